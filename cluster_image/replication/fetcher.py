@@ -98,6 +98,11 @@ class Fetcher:
         self._session.add(partition)
         self._changed.set()
 
+    @property
+    def replicas(self) -> list[Replica]:
+        """What is fetched by it."""
+        return [followed.partition for followed in self._session.followed.values()]
+
     def remove(self, key: PartitionKey) -> None:
         followed = self._session.followed.get(key)
         asked = self._session.remove(key)

@@ -84,8 +84,12 @@ PROPERTIES = {
     "unclean election.",
     "DecidedIsr": "What a replica takes for the ISR of a partition epoch, the controller has decided for it.",
     "FollowerSession": "A leader takes no fetch from before a follower’s restart for a later one.",
+    "FetchedFromLeader": "A replica that follows is fetched from the leader that it knows of, and from nobody else; "
+    "what is no replica of a broker it does not fetch.",
     "AdministratorAnswered": "What administrators ask for is refused only for what is so, and else written as it was "
     "asked.",
+    "BrokerAnswered": "What brokers ask the controller for is decided as it was asked, or refused for what is so; and "
+    "they are told what is decided.",
     "AcknowledgedOnceCommitted": "An append with acks=all is acknowledged no sooner than it is committed, and not "
     "given up after that.",
     "OffsetLookup": "What a leader answers of its log by a time or a leader epoch, the log says.",

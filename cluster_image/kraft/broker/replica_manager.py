@@ -19,7 +19,7 @@ from cluster_image.network.tasks import Failed, start_task
 from cluster_image.replication.fetcher import Fetcher, fetcher_of
 from cluster_image.replication.log_manager import LogManager
 from cluster_image.replication.quotas import ReplicationQuotas
-from cluster_image.replication.replica import PartitionKey
+from cluster_image.replication.replica import PartitionKey, Replica
 from cluster_image.replication.retention import Retention
 from cluster_image.storage.checkpoints import TopicPartition
 from cluster_image.telemetry.trace import Trace, no_trace
@@ -276,6 +276,11 @@ class ReplicaManager:
                 self._failed,
             )
         self._fetchers[leader, number].add(partition)
+
+    @property
+    def fetched(self) -> list[tuple[int, Replica]]:
+        """Leader and replica, each as often as it is fetched."""
+        return [(leader, each) for (leader, _), fetcher in self._fetchers.items() for each in fetcher.replicas]
 
     def is_eligible(self, replica: int, broker_epoch: int) -> bool:
         """As far as this broker's metadata tells; the controller decides (KIP-841, KIP-903)."""

@@ -17,7 +17,7 @@ from cluster_image.network import Entity, Listening, Network, Peer
 from cluster_image.network.authorization import authorized
 from cluster_image.network.tasks import Failed
 from cluster_image.replication.log_manager import LogManager
-from cluster_image.replication.replica import PartitionKey
+from cluster_image.replication.replica import PartitionKey, Replica
 from cluster_image.storage.disk import Disk
 from cluster_image.storage.errors import StorageError
 from cluster_image.telemetry.trace import Trace, no_trace
@@ -98,6 +98,11 @@ class BrokerServer:
             return 0, 0
         quotas = self._replicas.quotas
         return quotas.leader.recorded, quotas.follower.recorded
+
+    @property
+    def fetched(self) -> list[tuple[int, Replica]]:
+        """From which brokers its replicas are fetched."""
+        return self._replicas.fetched if self._ready else []
 
     @property
     def ready(self) -> bool:

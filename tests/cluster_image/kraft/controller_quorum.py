@@ -1,4 +1,5 @@
-"""A controller to be asked directly, for tests: every step is committed at once, as its log would hold it."""
+"""A controller to be asked directly, for tests: every step is committed at once, as its log would hold it. What it
+decides of brokers' requests is judged as in simulation (BrokerAnswered)."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from kio.schema.create_topics.v7.request import (
 )
 from kio.schema.errors import ErrorCode
 
+from checkers.inside.kraft.simulated.answering.deciding import DecidingOracle
 from cluster_image.kraft.controller.controller import Controller
 from cluster_image.kraft.controller.term import Step
 from cluster_image.kraft.metadata.image import MetadataImage, PartitionRegistration
@@ -49,6 +51,12 @@ class Quorum:
             answer = step.answer
         return answer
 
+    def judged(self, request: Any, step: Step) -> Step:
+        oracle = DecidingOracle(2, deletes_topics=True)
+        oracle.decided("controller-1", request, self.image, step)
+        oracle.raise_violated()
+        return step
+
     def register(
         self,
         broker: int,
@@ -57,37 +65,32 @@ class Quorum:
         previous_epoch: int = -1,
         listeners: int = 1,
     ) -> ErrorCode:
-        answer = self.do(
-            self.controller.register_broker(
-                BrokerRegistrationRequest(
-                    broker_id=broker,
-                    cluster_id="test",
-                    incarnation_id=uuid.UUID(int=incarnation or broker),
-                    listeners=(Listener(name="P", host="h", port=9092, security_protocol=0),) * listeners,
-                    features=(),
-                    rack=f"rack-{broker}",
-                    previous_broker_epoch=previous_epoch,
-                ),
-                now,
-            )
+        request = BrokerRegistrationRequest(
+            broker_id=broker,
+            cluster_id="test",
+            incarnation_id=uuid.UUID(int=incarnation or broker),
+            listeners=(Listener(name="P", host="h", port=9092, security_protocol=0),) * listeners,
+            features=(),
+            rack=f"rack-{broker}",
+            previous_broker_epoch=previous_epoch,
         )
+        answer = self.do(self.judged(request, self.controller.register_broker(request, now)))
         if answer.error_code is ErrorCode.none:
             self.epochs[broker] = answer.broker_epoch
         error: ErrorCode = answer.error_code
         return error
 
     def heartbeat(self, broker: int, now: float, offset: int | None = None, **wants: bool) -> Any:
-        return self.do(
-            self.controller.heartbeat(
-                BrokerHeartbeatRequest(
-                    broker_id=broker,
-                    broker_epoch=self.epochs[broker],
-                    current_metadata_offset=self.image.end_offset - 1 if offset is None else offset,
-                    want_fence=wants.get("want_fence", False),
-                    want_shut_down=wants.get("want_shut_down", False),
-                ),
-                now,
-            )
+        request = self.beat(broker, offset, **wants)
+        return self.do(self.judged(request, self.controller.heartbeat(request, now)))
+
+    def beat(self, broker: int, offset: int | None = None, **wants: bool) -> BrokerHeartbeatRequest:
+        return BrokerHeartbeatRequest(
+            broker_id=broker,
+            broker_epoch=self.epochs[broker],
+            current_metadata_offset=self.image.end_offset - 1 if offset is None else offset,
+            want_fence=wants.get("want_fence", False),
+            want_shut_down=wants.get("want_shut_down", False),
         )
 
     def fence_expired(self, now: float) -> None:
@@ -137,33 +140,26 @@ class Quorum:
 
     def alter(self, sender: int, isr: dict[int, int], **changes: int) -> ErrorCode:
         """isr: broker epoch by broker id."""
-        current = self.partition()
-        answer = self.do(
-            self.controller.alter_partition(
-                AlterPartitionRequest(
-                    broker_id=sender,
-                    broker_epoch=self.epochs[sender],
-                    topics=(
-                        TopicData(
-                            topic_id=current.topic_id,
-                            partitions=(
-                                PartitionData(
-                                    partition_index=0,
-                                    leader_epoch=changes.get("leader_epoch", current.leader_epoch),
-                                    partition_epoch=changes.get("partition_epoch", current.partition_epoch),
-                                    leader_recovery_state=changes.get("leader_recovery_state", 0),
-                                    new_isr_with_epochs=tuple(
-                                        BrokerState(broker_id=r, broker_epoch=e) for r, e in isr.items()
-                                    ),
-                                ),
-                            ),
-                        ),
-                    ),
-                )
-            )
-        )
+        request = self.proposal(sender, isr, **changes)
+        answer = self.do(self.judged(request, self.controller.alter_partition(request)))
         error: ErrorCode = answer.topics[0].partitions[0].error_code
         return error
+
+    def proposal(self, sender: int, isr: dict[int, int], **changes: int) -> AlterPartitionRequest:
+        """isr: broker epoch by broker id."""
+        current = self.partition()
+        proposed = PartitionData(
+            partition_index=0,
+            leader_epoch=changes.get("leader_epoch", current.leader_epoch),
+            partition_epoch=changes.get("partition_epoch", current.partition_epoch),
+            leader_recovery_state=changes.get("leader_recovery_state", 0),
+            new_isr_with_epochs=tuple(BrokerState(broker_id=r, broker_epoch=e) for r, e in isr.items()),
+        )
+        return AlterPartitionRequest(
+            broker_id=sender,
+            broker_epoch=self.epochs[sender],
+            topics=(TopicData(topic_id=current.topic_id, partitions=(proposed,)),),
+        )
 
     def join(self, *brokers: int) -> ErrorCode:
         """The leader proposes to add these to the ISR."""

@@ -67,13 +67,17 @@ the words mean:
 | producers.py                  |                                                          | changes        | KIP-360
 | DecidedIsr and others:        | nothing counts that is late, from before a restart, or   | the replica    | 000, 2.9;
 | answers.py                    | was not answered; what stands already is not proposed    | changes        | KIP-903
+| FetchedFromLeader:            | a replica that follows is fetched from the leader that   | ten times a    | 000,
+| following.py                  | it knows of alone; what is no replica is not fetched     | second         | 2.2.3
 | AdministratorAnswered:        | what administrators ask for is refused only for what is  | the controller | Apache
-| administration.py             | so, and else written as it was asked                     | decides        | Kafka;
+| answering/administration.py   | so, and else written as it was asked                     | decides        | Kafka;
 |                               |                                                          |                | 003
+| BrokerAnswered:               | what brokers ask for is decided as it was asked, or      | the controller | 000, 2.9;
+| answering/brokers.py          | refused for what is so; and they are told what is decided| decides        | text 8
 | AcknowledgedOnceCommitted:    | an append with acks=all is acknowledged no sooner than   | a broker       | 000, 2.6
-| acknowledging.py              | it is committed, and not given up after that             | answers        |
-| OffsetLookup: lookups.py      | what a leader answers of its log by a time or an epoch,  | a broker       | KIP-101;
-|                               | the log says                                             | answers        | KIP-734
+| answering/acknowledging.py    | it is committed, and not given up after that             | answers        |
+| OffsetLookup:                 | what a leader answers of its log by a time or an epoch,  | a broker       | KIP-101;
+| answering/lookups.py          | the log says                                             | answers        | KIP-734
 | UncleanRecovery               | a balanced unclean recovery elects whose log goes        | it is decided  | 002,
 |                               | furthest, by epoch first, of those who have told         |                | 5.3.1
 | WatermarkAdvances and others: | what must come about does: a follower that keeps up with | the replica    | 000, 2.9;
@@ -146,7 +150,9 @@ PROPERTIES: Final = (
     "DecidedIsr",
     "ProposedIsr",
     "FollowerSession",
+    "FetchedFromLeader",
     "AdministratorAnswered",
+    "BrokerAnswered",
     "AcknowledgedOnceCommitted",
     "OffsetLookup",
 )

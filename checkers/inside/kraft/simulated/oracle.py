@@ -13,15 +13,16 @@ from cluster_image.kraft.metadata.image import PartitionRegistration
 from cluster_image.kraft.node import METADATA_DIRECTORY, Node
 
 from . import assignments, metadata
-from .acknowledging import Acknowledging
-from .administration import AdministrationOracle
+from .answering.acknowledging import Acknowledging
+from .answering.deciding import DecidingOracle
+from .answering.lookups import check_ends, check_offsets
 from .durability import Disk, DurabilityOracle
+from .following import check_fetched
 from .liveness.deleting import Deleting
 from .liveness.expansion import Expansion
 from .liveness.reassigning import Reassigning
 from .liveness.resigning import Resigning
 from .liveness.unmet import Unmet, check_leader, unmet
-from .lookups import check_ends, check_offsets
 from .partitions import PartitionOracle
 from .quorum import Change, QuorumOracle
 from .states import Faults, States
@@ -64,7 +65,7 @@ class Invariants:
             "ListOffsetsRequest": partial(check_offsets, before=self._acknowledging.before),
             "OffsetForLeaderEpochRequest": check_ends,
         }  # fmt: skip
-        self._administration = AdministrationOracle(min_insync_replicas, deletes_topics)
+        self._deciding = DecidingOracle(min_insync_replicas, deletes_topics)
         self._partitions: dict[str, PartitionOracle] = {}
         self._states: States | None = None
         # What check() has to look at: (node, ""), (node, partition), or ("", partition) for its committed state.
@@ -94,7 +95,7 @@ class Invariants:
         asked."""
         self._nodes[name] = node
         if node.controller is not None:
-            node.controller.decided = partial(self._administration.decided, name)
+            node.controller.decided = partial(self._deciding.decided, name)
         if disk is not None:
             self._durability.node_started(name, disk)
         self._ids[name] = node.raft.node_id
@@ -153,7 +154,7 @@ class Invariants:
 
     def check(self) -> None:
         """After a step: what it has changed."""
-        self._administration.raise_violated()
+        self._deciding.raise_violated()
         if not self._dirty:
             return
         for name, where in list(self._dirty):
@@ -185,6 +186,9 @@ class Invariants:
         self._resigning.look(self._nodes, now)
         self._deleting.look(self._nodes, now)
         self._acknowledging.look(self._nodes, now)
+        for name, node in self._nodes.items():
+            if node.broker is not None:
+                check_fetched(name, node.broker)
 
     def check_all(self) -> None:
         """Everything, from what the nodes' logs really hold, whatever their traces have told."""

@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.list_partition_reassignments.v0 import request as listing
 from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 
-from checkers.inside.kraft.simulated.administration import AdministrationOracle
+from checkers.inside.kraft.simulated.answering.deciding import DecidingOracle
 from checkers.inside.violation import Violated
 from cluster_image.kraft.controller.term import Step
 from tests.cluster_image.kraft.controller.test_controller import SESSION, Quorum, three_brokers
@@ -155,7 +155,7 @@ def prepared(case: str) -> tuple[Quorum, Any, ErrorCode, Step]:
 
 
 def judge(quorum: Quorum, request: Any, step: Step) -> None:
-    oracle = AdministrationOracle(2, deletes_topics=True)
+    oracle = DecidingOracle(2, deletes_topics=True)
     oracle.decided("controller-1", request, quorum.image, step)
     oracle.raise_violated()
 
@@ -223,7 +223,7 @@ def test_moves_are_told_as_they_are(asked: Any) -> None:
 
 def test_where_no_topic_may_be_deleted() -> None:
     quorum, request, _, step = prepared("a deletion")
-    oracle = AdministrationOracle(2, deletes_topics=False)
+    oracle = DecidingOracle(2, deletes_topics=False)
     oracle.decided("controller-1", request, quorum.image, step)
     with pytest.raises(Violated, match="no topic may be deleted, and it answers none"):
         oracle.raise_violated()

@@ -25,7 +25,7 @@ from cluster_image.kraft.broker.partition import Partition
 from cluster_image.kraft.node import Node
 from cluster_image.storage.records import BatchHeader
 
-from .logs import headers
+from ..logs import headers
 
 _MAX_TIMESTAMP: Final = -3
 _NO_EPOCH: Final = -1

@@ -1,0 +1,152 @@
+"""BrokerAnswered: whether the controller tells brokers what it has decided.
+
+| request            | what must be so
+| ------------------ | ------------------------------------------------------------------------------------------------
+| BrokerHeartbeat    | only one of the present registration is taken; a broker that asks for it is fenced; one that
+|                    | wants to stop may only if it is fenced and leads nothing, and at once if it was fenced; it is
+|                    | told whether it is fenced
+| BrokerRegistration | who begins a session begins it fenced, with an epoch of its own and what it has told; it is told
+|                    | this epoch
+| AlterPartition     | what is accepted is written as it was proposed, and told as it is written; what is refused is
+|                    | refused for what is so
+
+Elsewhere it is asked what may be accepted (ValidControllerState and others), and that what is due comes about
+(BrokerUnfenced, IsrExpands).
+
+Sources: 000, 2.9.2; Apache Kafka's ClusterControlManager, BrokerHeartbeatManager and ReplicationControlManager.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from cluster_image.kraft.controller.term import Step
+from cluster_image.kraft.metadata.image import BrokerRegistration, MetadataImage, PartitionRegistration
+from cluster_image.kraft.metadata.records import RECOVERED, RECOVERING
+
+from .judging import NONE, Wrong, hold, require
+
+
+def _heartbeat(request: Any, image: MetadataImage, after: MetadataImage, step: Step) -> None:
+    answer: Any = step.answer
+    broker = image.brokers.get(int(request.broker_id))
+    if broker is None or broker.epoch != request.broker_epoch:
+        require(answer.error_code is ErrorCode.stale_broker_epoch, _unknown(request), answer)
+        hold(not step.records, "it refuses and writes something")
+        return
+    who = f"broker {broker.id}"
+    require(answer.error_code is NONE, f"{who} is registered so", answer)
+    caught_up = int(request.current_metadata_offset) >= broker.epoch
+    told = bool(answer.is_caught_up)
+    hold(told == caught_up, f"{who} has replayed its registration: {caught_up}, and it is told: {told}")
+    now = after.brokers[broker.id]
+    leads = [f"{p.topic}-{p.index}" for p in after.partitions() if p.leader == broker.id]
+    if answer.should_shut_down:
+        hold(request.want_shut_down, f"{who} is told to stop, and did not ask")
+        hold(now.fenced and not leads, f"{who} is told to stop; it is fenced: {now.fenced}, and leads {leads}")
+        return
+    hold(not (request.want_shut_down and broker.fenced), f"{who} is fenced, wants to stop, and may not")
+    hold(answer.is_fenced == now.fenced, f"{who} is fenced: {now.fenced}, and it is told: {answer.is_fenced}")
+    hold(now.fenced or not request.want_fence, f"{who} wants to be fenced, and is not")
+
+
+def _registration(request: Any, image: MetadataImage, after: MetadataImage, step: Step) -> None:
+    answer: Any = step.answer
+    id_ = int(request.broker_id)
+    who = f"broker {id_}"
+    if answer.error_code is not NONE:
+        hold(not step.records, "it refuses and writes something")
+        return
+    now = after.brokers.get(id_)
+    if now is None or now.epoch != int(answer.broker_epoch):
+        raise Wrong(f"{who} is told that its epoch is {answer.broker_epoch}, and is registered as {now}")
+    if now == image.brokers.get(id_):
+        return  # it was registered already
+    own = (now.fenced, now.incarnation_id, now.rack, now.epoch)
+    due = (True, request.incarnation_id, request.rack, image.end_offset)
+    hold(own == due, f"{who} is to be registered as {due}, and is {own}")
+    told = [(each.host, int(each.port)) for each in request.listeners]
+    hold((now.address.host, now.address.port) in told, f"{who} is at {told}, and is registered at {now.address}")
+
+
+def _alter_partition(request: Any, image: MetadataImage, after: MetadataImage, step: Step) -> None:
+    answer: Any = step.answer
+    sender = image.brokers.get(int(request.broker_id))
+    if sender is None or sender.epoch != request.broker_epoch:
+        require(answer.error_code is ErrorCode.stale_broker_epoch, _unknown(request), answer)
+        hold(not step.records, "it refuses and writes something")
+        return
+    require(answer.error_code is NONE, f"broker {sender.id} is registered so", answer)
+    asked = [(topic.topic_id, each) for topic in request.topics for each in topic.partitions]
+    answers = [(topic.topic_id, each) for topic in answer.topics for each in topic.partitions]
+    hold(
+        [(id_, each.partition_index) for id_, each in asked] == [(id_, each.partition_index) for id_, each in answers],
+        "it does not answer of the partitions that it was asked of",
+    )
+    if len({(id_, each.partition_index) for id_, each in asked}) < len(asked):
+        return
+    for (topic_id, proposal), (_, told) in zip(asked, answers, strict=True):
+        index = int(proposal.partition_index)
+        partition = image.partition(topic_id, index)
+        if partition is None:
+            missing = (ErrorCode.unknown_topic_id, ErrorCode.unknown_topic_or_partition)
+            require(told.error_code in missing, f"there is no partition {index} of {topic_id}", told)
+            continue
+        now = after.partition(topic_id, index)
+        assert now is not None
+        _check_altered(sender.id, proposal, told, partition, now, image)
+
+
+def _check_altered(
+    sender: int, proposal: Any, told: Any, before: PartitionRegistration, now: PartitionRegistration,
+    image: MetadataImage,
+) -> None:  # fmt: skip
+    where = f"{before.topic}-{before.index}"
+    isr = tuple(int(each.broker_id) for each in proposal.new_isr_with_epochs)
+    proposed = f"broker {sender} proposes {list(isr)} of {where}, leader epoch {int(proposal.leader_epoch)}, partition "
+    proposed += f"epoch {int(proposal.partition_epoch)}; it is {before}"
+    if told.error_code in (NONE, ErrorCode.new_leader_elected):
+        moved = now.leader_epoch != before.leader_epoch  # a reassignment is complete with it
+        if not moved:
+            hold(set(now.isr) == set(isr), f"{proposed}; accepted, and the ISR becomes {list(now.isr)}")
+        hold((told.error_code is NONE) == (now.leader == sender), f"{proposed}; {now.leader} leads, and it is told so")
+        if told.error_code is NONE:
+            said = (int(told.leader_id), int(told.leader_epoch), int(told.partition_epoch), {*map(int, told.isr)})
+            is_so = (now.leader, now.leader_epoch, now.partition_epoch, set(now.isr))
+            hold(said == is_so, f"{proposed}; it becomes {is_so}, and is told {said}")
+        return
+    leader_epoch, partition_epoch = int(proposal.leader_epoch), int(proposal.partition_epoch)
+    recovering = int(proposal.leader_recovery_state) == RECOVERING
+    joins = [each for each in proposal.new_isr_with_epochs if int(each.broker_id) not in before.isr]
+    reasons = {
+        ErrorCode.not_controller: (
+            leader_epoch > before.leader_epoch or partition_epoch > before.partition_epoch
+        ),
+        ErrorCode.fenced_leader_epoch: leader_epoch < before.leader_epoch,
+        ErrorCode.invalid_update_version: partition_epoch < before.partition_epoch,
+        ErrorCode.invalid_request: (
+            sender != before.leader or before.leader not in isr or not {*isr} <= {*before.replicas}
+            or len({*isr}) < len(isr)
+            or (recovering and (len(isr) > 1 or before.leader_recovery_state == RECOVERED))
+        ),
+        ErrorCode.ineligible_replica: any(
+            not _may_join(image.brokers.get(int(each.broker_id)), int(each.broker_epoch)) for each in joins
+        ),
+    }  # fmt: skip
+    hold(now == before, f"{proposed}; refused, and it becomes {now}")
+    require(reasons.get(told.error_code, False) or not any(reasons.values()), proposed, told)
+
+
+def _may_join(broker: BrokerRegistration | None, epoch: int) -> bool:
+    return broker is not None and broker.active and epoch in (-1, broker.epoch)
+
+
+def _unknown(request: Any) -> str:
+    return f"broker {int(request.broker_id)} of epoch {int(request.broker_epoch)} is not registered so"
+
+
+CHECKS: Final = {
+    "BrokerHeartbeat": _heartbeat, "BrokerRegistration": _registration, "AlterPartition": _alter_partition,
+}  # fmt: skip

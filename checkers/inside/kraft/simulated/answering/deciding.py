@@ -1,0 +1,54 @@
+"""What the controller decides of each request, judged when it decides it, by the metadata that this is based on (and
+which is judged elsewhere)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from checkers.inside.violation import Violated
+from cluster_image.kraft.controller.term import Step
+from cluster_image.kraft.metadata.image import MetadataImage
+
+from . import administration, brokers
+from .judging import Wrong
+
+#: The request, the metadata before the step and after it, and the step. Raises Wrong.
+Check = Callable[[Any, MetadataImage, MetadataImage, Step], None]
+
+
+class DecidingOracle:
+    """min_insync_replicas: of topics without a value of their own. deletes_topics: delete.topic.enable."""
+
+    def __init__(self, min_insync_replicas: int, deletes_topics: bool) -> None:
+        self._violated: Violated | None = None
+        by_property: Mapping[str, Mapping[str, Check]] = {
+            "AdministratorAnswered": administration.checks(min_insync_replicas, deletes_topics),
+            "BrokerAnswered": brokers.CHECKS,
+        }
+        self._checks: Final = {
+            f"{request}Request": (name, check)
+            for name, checks in by_property.items()
+            for request, check in checks.items()
+        }
+
+    def decided(self, node: str, request: Any, image: MetadataImage, step: Step) -> None:
+        """image: before the step. What is wrong is told by raise_violated(): here it would be an error of the node."""
+        asked = type(request).__name__
+        if asked not in self._checks or step.answer is None or self._violated is not None:
+            return
+        name, check = self._checks[asked]
+        after = image
+        if step.records:
+            after = image.copy()
+            for offset, record in enumerate(step.records, image.end_offset):
+                after.replay(offset, record)
+        try:
+            check(request, image, after, step)
+        except Wrong as wrong:
+            self._violated = Violated(name, f"{node} decides {asked.removesuffix('Request')}: {wrong}", "", (node,))
+
+    def raise_violated(self) -> None:
+        """Raises Violated."""
+        if self._violated is not None:
+            raise self._violated
