@@ -89,7 +89,7 @@ def prove(
             raise BadArguments(f"{name} is {value}; valid is 1 to {most:,}")
     workers = workers or os.cpu_count() or 1
     if mutants:
-        return _measure_mutants(ids or (), budget, workers, resume, results_directory, as_json)
+        return _measure_mutants(ids or (), budget, workers, resume, results_directory, page, as_json)
     if corpus is not None and not (guided or compare):
         raise BadArguments("--corpus is of runs that others are made of, and needs --guided or --compare")
     subjects = _subjects(ids or (), guided, corpus)
@@ -251,8 +251,9 @@ def _repeat_pinned(ids: Sequence[str], workers: int, as_json: bool) -> int:
 
 
 def _measure_mutants(
-    ids: Sequence[str], budget: float, workers: int, resume: Path | None, results_directory: Path, as_json: bool
-) -> int:
+    ids: Sequence[str], budget: float, workers: int, resume: Path | None, results_directory: Path, page: Path | None,
+    as_json: bool,
+) -> int:  # fmt: skip
     from harness.explore.proofs import mutation
     from harness.explore.proofs.search import search_all
     from harness.record import results
@@ -274,6 +275,17 @@ def _measure_mutants(
     directory = results.create(results_directory, ("mutants",), 0)
     runs = mutation.settings()["runs"]
     left = [each for each in chosen if each.mutant.id not in done]
+
+    def keep() -> None:
+        """Whatever is known so far, as this may be stopped."""
+        known = [done[id_] for id_ in by_id if id_ in done]
+        try:
+            (directory / MUTANTS_FILE).write_text(json.dumps(_told_of(directory, known), indent=1) + "\n")
+            if page is not None:
+                page.write_text(mutation.page(known, _when(), len(by_id)))
+        except OSError as error:
+            raise HarnessFailure(f"{error.filename} cannot be written: {error.strerror}") from error
+
     with Progress() as progress:
         tell: Callable[[str], object] = (lambda line: None) if as_json else progress.say
         reached = _reached(left, plan_of, runs, workers) if len(left) > FEW_MUTANTS else None
@@ -286,9 +298,9 @@ def _measure_mutants(
             done[mutant.id] = measured = mutation.Measured.by(search, mutant, runs, come)
             how = f"by {search.found} in run {measured.runs}" if search.found else f"{search.runs} runs"
             tell(f"{len(done)} of {len(chosen)}: {measured.outcome} {mutant.id}: {how}")
-            _keep_mutants(directory, [done[each] for each in by_id if each in done])
+            keep()
+    keep()
     every = [done[id_] for id_ in by_id]
-    _keep_mutants(directory, every)
     if as_json:
         say_json(_told_of(directory, every), indent=2)
     else:
@@ -330,10 +342,6 @@ def _measured_before(directory: Path, mutants: Mapping[str, Mutant]) -> dict[str
         raise BadArguments(f"--resume: {file} cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
         raise BadArguments(f"--resume: {file} is not what chaos prove --mutants writes") from error
-
-
-def _keep_mutants(directory: Path, measured: Sequence[Measured]) -> None:
-    (directory / MUTANTS_FILE).write_text(json.dumps(_told_of(directory, measured), indent=1) + "\n")
 
 
 def _told_of(directory: Path, measured: Sequence[Measured]) -> dict[str, Any]:

@@ -166,19 +166,76 @@ def _turn(chosen: Chosen, seed: int) -> str:
 
 def summary(measured: Sequence[Measured]) -> Iterator[str]:
     """Lines: the share that was killed, by operator as well, and those that survived."""
-    by_operator: dict[str, Counter[str]] = defaultdict(Counter)
-    for each in measured:
-        by_operator[each.mutant.operator][each.outcome] += 1
-    for name, count in [*by_operator.items(), ("all", sum(by_operator.values(), Counter[str]()))]:
-        judged = count["killed"] + count["survived"]
-        share = f"{count['killed'] / judged:.1%}" if judged else "none"
+    for name, count in _counts(measured, lambda each: each.mutant.operator).items():
         argued = f", {count['equivalent']} argued equivalent" if count["equivalent"] else ""
-        yield f"{name:12} {count['killed']} of {judged} killed: {share}{argued}"
-    properties = Counter(each.broke for each in measured if each.broke is not None)
-    yield "by " + ", ".join(f"{name} {n}" for name, n in properties.most_common())
+        yield f"{name:12} {count['killed']} of {_judged(count)} killed: {_share(count)}{argued}"
+    yield "by " + ", ".join(f"{name} {n}" for name, n in _properties(measured))
     for each in measured:
         if each.outcome == "survived":
             mutant = each.mutant
             became = mutant.after or "nothing"
             nowhere = "; no run comes there" if each.reached == 0 else ""
             yield f"survived  {mutant.id} (line {mutant.line}): {mutant.before} -> {became}{nowhere}"
+
+
+def page(measured: Sequence[Measured], when: str, of: int) -> str:
+    """Of the documentation, in Markdown. when: the day, and the commit; of: how many were drawn."""
+    runs, every = settings()["runs"], _counts(measured, lambda each: each.mutant.module)
+    count = every[_ALL]
+    lines = [
+        "# Mutants, and which of them exploring finds", "",
+        f"Made by `chaos prove --mutants` ({when}): of {of} mutants drawn, {len(measured)} were measured; "
+        f"{count['killed']} of {_judged(count)} are killed ({_share(count)}), {count['equivalent']} more are argued to "
+        f"be equivalent. Each was explored for up to {runs} runs ([simulation](simulation.md#how-good-is-it)).", "",
+        *_counted("changed", _counts(measured, lambda each: each.mutant.operator)), "",
+        *_counted("module", every), "",
+        "Killed by " + ", ".join(f"{name} {n}" for name, n in _properties(measured)) + ".", "",
+        "## Those that survive", "",
+        *_changes(measured, "survived", "runs that come there", lambda each: str(each.reached)), "",
+        "## Those that are argued to change nothing", "",
+        *_changes(measured, "equivalent", "why", lambda each: each.argued),
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+_ALL: Final = "all"
+
+
+def _counts(measured: Sequence[Measured], part: Callable[[Measured], str]) -> dict[str, Counter[str]]:
+    """How many of each outcome, by part, and of all."""
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for each in measured:
+        found[part(each)][each.outcome] += 1
+    return {**found, _ALL: sum(found.values(), Counter())}
+
+
+def _judged(count: Counter[str]) -> int:
+    return count["killed"] + count["survived"]
+
+
+def _share(count: Counter[str]) -> str:
+    return f"{count['killed'] / _judged(count):.1%}" if _judged(count) else "none"
+
+
+def _properties(measured: Sequence[Measured]) -> Sequence[tuple[str, int]]:
+    return Counter(each.broke for each in measured if each.broke is not None).most_common()
+
+
+def _counted(what: str, counts: Mapping[str, Counter[str]]) -> Iterator[str]:
+    yield f"| {what} | killed | survived | argued equivalent | share killed |"
+    yield "| --- | --- | --- | --- | --- |"
+    for name, count in counts.items():
+        numbers = " | ".join(str(count[outcome]) for outcome in ("killed", "survived", "equivalent"))
+        yield f"| {name} | {numbers} | {_share(count)} |"
+
+
+def _changes(
+    measured: Sequence[Measured], outcome: str, column: str, tell: Callable[[Measured], str]
+) -> Iterator[str]:  # fmt: skip
+    yield f"| mutant | what is changed | into | {column} |"
+    yield "| --- | --- | --- | --- |"
+    for each in measured:
+        if each.outcome == outcome:
+            mutant = each.mutant
+            cells = (mutant.id, f"`{mutant.before}`", f"`{mutant.after}`" if mutant.after else "nothing", tell(each))
+            yield "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |"

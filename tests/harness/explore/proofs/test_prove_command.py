@@ -74,11 +74,26 @@ def test_mutants_that_are_named_are_measured(tmp_path: Path, capsys: pytest.Capt
     (file,) = tmp_path.glob("*/mutants.json")
     (told,) = json.loads(file.read_text())["mutants"]
     assert told["outcome"] == "killed" and told["property"] == "IsrExpands"
-    goes_on = (*asked, "--resume", str(file.parent), "--results", str(tmp_path / "next"))
+    page = tmp_path / "mutants.md"
+    goes_on = (*asked, "--resume", str(file.parent), "--results", str(tmp_path / "next"), "--page", str(page))
     assert chaos("prove", *goes_on) == 0
     assert "1 of 1 killed: 100.0%" in capsys.readouterr().out
     (next_file,) = tmp_path.glob("next/*/mutants.json")
     assert json.loads(next_file.read_text())["mutants"] == [told]  # its time, too: it was not searched for again
+    assert "1 of 1 are killed (100.0%)" in page.read_text() and "Killed by IsrExpands 1." in page.read_text()
+
+
+def test_the_page_lists_what_survives_and_what_is_argued() -> None:
+    of_rules = mutants_of("kraft.broker.partition")
+    argued = next(each for each in of_rules if mutation.key(each) in mutation.argued())
+    broken = next(each for each in of_rules if each.operator == "condition")
+    measured = [mutation.Measured(argued, 40, 1.0, 1.0, None, None, mutation.argued()[mutation.key(argued)], 7),
+                mutation.Measured(broken, 40, 1.0, 1.0, None, None, "", 9)]  # fmt: skip
+    page = mutation.page(measured, "today", 360)
+    assert "of 360 mutants drawn, 2 were measured; 0 of 1 are killed (0.0%), 1 more are argued" in page
+    survived, equivalent = page.split("## Those that are argued")
+    assert f"| {broken.id} | `{broken.before}` |" in survived and "| 9 |" in survived
+    assert argued.id in equivalent and mutation.argued()[mutation.key(argued)] in equivalent
 
 
 def test_the_sample_is_as_the_file_says_and_each_module_is_there() -> None:
