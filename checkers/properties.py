@@ -115,6 +115,7 @@ NODE_PROPERTIES: Final = (
     "MetadataLogMatching",
     "ElectionSafety",
     "CommittedPrefix",
+    "ProposedIsr",
     ROLES_MATCH_METADATA,
 )
 #: Of the generation on ZooKeeper, from the nodes' traces (checkers/inside/v2/nodes.py).

@@ -39,7 +39,8 @@ _OF_TRACE: Final = (
 )  # fmt: skip
 _OF_STATE: Final = (
     "ValidControllerIsrAndElr", "ValidControllerState", "MinIsrRecoveryQuorum", "LeaderCompleteness",
-    "LeaderCandidateCompleteness", "ReplicationQuorumSuperset", "StrongIsr", "UncleanExclusion", ROLES_MATCH_METADATA,
+    "LeaderCandidateCompleteness", "ReplicationQuorumSuperset", "StrongIsr", "UncleanExclusion", "ProposedIsr",
+    ROLES_MATCH_METADATA,
 )  # fmt: skip
 #: Without ELR nothing of the kind is promised.
 _WITH_ELR: Final = frozenset({"MinIsrRecoveryQuorum", "UncleanExclusion"})

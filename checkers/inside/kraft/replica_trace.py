@@ -8,6 +8,8 @@ A *term* is what one replica told from one `role` on, until its next, until it b
 | RolesMatchMetadata        | the leader, the leader epoch and the ISR that a broker takes for a partition's at a     |
 |                           | partition epoch are those that the metadata log gives; in a leader epoch all brokers    |
 |                           | name one leader; only the leader proposes an ISR, of replicas                           |
+| ProposedIsr               | what it proposes is another than the one that stands at its partition epoch, or that it |
+|                           | has recovered from an unclean election                                                  |
 | LeaderAppendOnly          | in its term a leader's log never shrinks                                                |
 | HighWatermarkMonotonicity | in its term a leader's high watermark never falls; no replica's lies past its log's end |
 | ValidLogStart             | no log starts above what its replica knows to be committed; in its term a leader's log  |
@@ -273,6 +275,13 @@ def _check_proposal(
     isr = trace.members("isr", row) or ()
     leads = int(columns.leader_epoch[row]) == state.leader_epoch and state.leader == term.node_id
     if leads and set(isr) <= set(state.replicas):
+        if set(isr) == set(state.isr) and not state.recovering:
+            found.add(
+                "ProposedIsr", "proposal of the ISR that stands",
+                f"{term.node} proposed the ISR {sorted(isr)} for {_name(term)} at partition epoch "
+                f"{state.partition_epoch}, at which it is that by the metadata log",
+                place=term.place, once=("stands", term.place, term.node, state.partition_epoch),
+            )  # fmt: skip
         return
     found.add(
         ROLES_MATCH_METADATA, "improper ISR proposal",

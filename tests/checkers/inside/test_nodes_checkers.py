@@ -317,6 +317,13 @@ def a_proposal_of_one_who_does_not_lead(history: NodeHistory) -> None:
     )  # fmt: skip
 
 
+def a_proposal_of_the_isr_that_stands(history: NodeHistory) -> None:
+    leads = [row for row in history.reported("role") if row["fields"]["leader"] == int(row["node"][-1])]
+    fields = leads[0]["fields"]
+    proposed = {name: fields[name] for name in ("isr", "leader_epoch", "partition_epoch")}
+    history.tell_after(leads[0], "isr proposed", **proposed)
+
+
 def a_member_that_nobody_proposed(history: NodeHistory) -> None:
     history.silence(history.reported("isr proposed"))
 
@@ -356,6 +363,7 @@ BROKEN: dict[Mutation, tuple[str, str]] = {
     another_isr_than_the_metadata_says: ("RolesMatchMetadata", "role or ISR differs"),
     another_leader_than_the_metadata_says: ("RolesMatchMetadata", "two leaders of a leader epoch"),
     a_state_that_no_controller_gave: ("RolesMatchMetadata", "state that no metadata log gives"),
+    a_proposal_of_the_isr_that_stands: ("ProposedIsr", "proposal of the ISR that stands"),
     a_proposal_of_one_who_does_not_lead: ("RolesMatchMetadata", "improper ISR proposal"),
 }
 
