@@ -82,9 +82,9 @@ class IsrManager:
                 await asyncio.sleep(_RETRY_SECONDS)
                 self._work.set()
                 continue
-            self._work.set()  # more may have come meanwhile
             if self._take(answer, pending, settled):
                 await asyncio.sleep(_RETRY_SECONDS)
+                self._work.set()
 
     def _request(self, pending: dict[PartitionKey, tuple[Partition, IsrProposal]]) -> AlterPartitionRequest:
         topics: dict[Any, list[PartitionData]] = {}
