@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +97,10 @@ class _Unsaved(RunRecord):
     def save(self) -> None: ...
 
 
+def _reschedule(patience: asyncio.Timeout, seconds: float) -> None:
+    patience.reschedule(asyncio.get_running_loop().time() + seconds)
+
+
 def simulate(
     plan: Plan,
     schedule: Schedule | None = None,
@@ -102,12 +108,14 @@ def simulate(
     *,
     traced: bool = False,
     watched: bool = True,
+    until_s: float | None = None,
 ) -> Simulated:
     """Carry out `plan`, with the faults of its seed unless others are given. Never raises for what the run does.
 
     observe: called with everything that the nodes trace; it must change nothing. traced: the history has the tables
     `trace` and `metadata_log`, which are empty otherwise where the invariants have seen all of it already. watched: the
-    invariants are checked; without them the run goes on to its end, and its history tells what clients saw."""
+    invariants are checked; without them the run goes on to its end, and its history tells what clients saw. until_s: it
+    is given up (`crash` says so) if no invariant is violated by so many seconds after the cluster was ready."""
     nemeses = registry.make_nemeses(plan.nemesis, plan.acks, plan.timing)
     if schedule is None:
         schedule = schedules.build(nemeses, plan.seed, plan.time_limit, plan.pace)
@@ -123,7 +131,9 @@ def simulate(
             cluster.invariants = Unwatched()
         components.states = cluster.invariants.count_states(cluster.faults_in_force)
         phases = Phases(plan, nemeses, schedule, record.directory, components, cluster, record, progress)
-        violation = await phases.run(Interrupt(progress.say), lambda: None)
+        async with asyncio.timeout(None) as patience:
+            ready = (lambda: None) if until_s is None else partial(_reschedule, patience, until_s)
+            violation = await phases.run(Interrupt(progress.say), ready)
         if phases.crash:
             raise HarnessFailure(phases.crash)
         return violation

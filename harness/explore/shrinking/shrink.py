@@ -157,19 +157,24 @@ class _Shrinker:
 
     def _attempts(self, candidates: Iterator[tuple[int, Candidate]]) -> Iterator[tuple[int, Candidate, Witness | None]]:
         """In order, whichever is simulated first. Raises _Spent rather than more than the budget allows."""
-        sought = self.witness.broken
         begun: list[tuple[int, Candidate, Future[Witness | None]]] = []
         while True:
             while self.pool is not None and len(begun) < self.workers and (entry := next(candidates, None)):
-                begun.append((*entry, self.pool.submit(attempt, entry[1], sought, self._may_hide(entry[1]))))
+                begun.append((*entry, self.pool.submit(attempt, *self._asked(entry[1]))))
             entry = begun[0][:2] if begun else next(candidates, None)
             if entry is None:
                 return
             if self.runs >= self.budget:
                 raise _Spent
             number, candidate = entry
-            witness = begun.pop(0)[2].result() if begun else attempt(candidate, sought, self._may_hide(candidate))
+            witness = begun.pop(0)[2].result() if begun else attempt(*self._asked(candidate))
             yield number, candidate, witness
+
+    def _asked(self, candidate: Candidate) -> tuple[Candidate, Broken, bool, bool]:
+        """See attempt()."""
+        violated_s = self.witness.violated_s
+        at_work = violated_s is not None and violated_s < self.best.plan.time_limit
+        return candidate, self.witness.broken, self._may_hide(candidate), at_work
 
     def _may_hide(self, candidate: Candidate) -> bool:
         """May it break what is sought without its bug as well? Settings may keep the code from flaws of its own (those

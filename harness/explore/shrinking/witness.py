@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import pyarrow.compute as pc
 
 from checkers.properties import LOST_APPEND, VIOLATION
 from harness.explore.shrinking.candidates import Candidate
 from harness.explore.simulate import Simulated, simulate
+
+#: Seconds after the workload's time in which what it was doing may still break something.
+_LATE_S: Final = 1.0
 
 
 @dataclass(frozen=True)
@@ -74,10 +77,13 @@ def _strike(row: Mapping[str, Any]) -> Strike:
     return Strike(tuple(row["targets"]), float(evidence.get("deferred_s", 0.0)), "skipped" in evidence)
 
 
-def attempt(candidate: Candidate, sought: Broken, needs_bug: bool = False) -> Witness | None:
+def attempt(
+    candidate: Candidate, sought: Broken, needs_bug: bool = False, at_work: bool = False
+) -> Witness | None:  # fmt: skip
     """What the candidate broke, if that is what is sought: else None. A promise that is broken within the contract is
-    not exchanged for one that was never given. needs_bug: the same run without its bug must not break it, too."""
-    witness = _same(candidate, sought)
+    not exchanged for one that was never given. needs_bug: the same run without its bug must not break it, too. at_work:
+    it must be while the workload runs: what comes after, healing and final reads, is not simulated where it is not."""
+    witness = _same(candidate, sought, candidate.plan.time_limit + _LATE_S if at_work else None)
     if witness is not None and needs_bug:
         sound = candidate.plan.model_copy(update={"bug": None, "mutant": None})
         if _same(replace(candidate, plan=sound), replace(sought, within=False)) is not None:
@@ -85,8 +91,8 @@ def attempt(candidate: Candidate, sought: Broken, needs_bug: bool = False) -> Wi
     return witness
 
 
-def _same(candidate: Candidate, sought: Broken) -> Witness | None:
-    simulated = simulate(candidate.plan, candidate.schedule)
+def _same(candidate: Candidate, sought: Broken, until_s: float | None = None) -> Witness | None:
+    simulated = simulate(candidate.plan, candidate.schedule, until_s=until_s)
     violated = None if simulated.violation is None else simulated.violation.property
     if violated != (sought.property if sought.anomaly == VIOLATION else None):
         return None  # whatever its history says: most candidates break nothing, and judging them takes time

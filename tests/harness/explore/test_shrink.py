@@ -67,7 +67,7 @@ def obey(monkeypatch: pytest.MonkeyPatch) -> Callable[[Rule], list[Candidate]]:
     def use(rule: Rule) -> list[Candidate]:
         tried: list[Candidate] = []
 
-        def attempt(candidate: Candidate, sought: Broken, needs_bug: bool) -> Witness | None:
+        def attempt(candidate: Candidate, sought: Broken, needs_bug: bool, at_work: bool) -> Witness | None:
             tried.append(candidate)
             return rule(candidate)
 
@@ -126,7 +126,7 @@ def test_what_the_code_does_without_its_bug_is_not_exchanged_for_it(monkeypatch:
     """With this setting the code is right, and without it the same is broken, bug or no bug."""
     setting = {"v2.leader.epochs": "true"}
 
-    def same(candidate: Candidate, sought: Broken) -> Witness | None:
+    def same(candidate: Candidate, sought: Broken, until_s: float | None = None) -> Witness | None:
         broken = candidate.plan.bug is not None or not candidate.plan.settings
         return Witness(BROKEN, None, strikes(candidate.schedule)) if broken else None
 
@@ -273,3 +273,20 @@ def test_a_candidate_is_judged_only_if_it_broke_what_is_sought(monkeypatch: pyte
     assert attempt(failing, replace(sought.broken, property="ElectionSafety")) is None and len(judged) == 1
     assert attempt(failing, Broken("log linearizability", "lost append", True)) is None and len(judged) == 1
     assert attempt(passing, Broken("log linearizability", "lost append", True)) is None and len(judged) == 2
+
+
+def test_a_run_that_can_no_longer_break_what_is_sought_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    bug = plan(run="m01", bug="M01", seed=SEED, brokers=3, controllers=1, partitions=2, rate=8.0, concurrency=1,
+               time_limit=9.0)  # fmt: skip
+    failing, whole = simulate(bug, FAULTS), simulate(bug, ())
+    sought = witness_of(failing)
+    assert sought is not None and failing.violation is not None and whole.violation is None
+    ended = simulate(bug, (), until_s=bug.time_limit)
+    assert ended.crash and ended.virtual_s < whole.virtual_s and witness_of(ended) is None
+    assert simulate(bug, FAULTS, until_s=bug.time_limit).trace_hash == failing.trace_hash
+    took: list[Simulated] = []
+    monkeypatch.setattr(witnesses, "_LATE_S", 0.0)
+    monkeypatch.setattr(witnesses, "simulate", lambda *run, **how: took.append(simulate(*run, **how)) or took[-1])
+    assert attempt(Candidate(bug, FAULTS), sought.broken, at_work=True) == sought
+    assert attempt(Candidate(bug, ()), sought.broken, at_work=True) is None
+    assert took[-1].virtual_s == ended.virtual_s
