@@ -21,7 +21,8 @@ BUG = Bug(
     module="replication.rules",
     rule="may_delete_segment",
     replacement=whatever_is_old,
-    # So that whole segments are not committed while followers are away.
-    options="--rate 200 --partitions 2 "
+    # Followers fetch little at a time, so that whole segments are not committed.
+    options="--rate 200 --partitions 2 --concurrency 10 "
+    "--set replica.fetch.max.bytes=1000 --set replica.fetch.response.max.bytes=1000 "
     "--set log.segment.bytes=1024 --set log.retention.bytes=1024 --set log.retention.check.interval.ms=500",
 )
