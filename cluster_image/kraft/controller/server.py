@@ -71,8 +71,8 @@ class ControllerServer:
         self._active: Controller | None = None
         self._timer: asyncio.Task[None] | None = None
         self._asking: dict[int, asyncio.Task[None]] = {}  # of unclean recovery, by broker
-        #: Told of what is decided of a request, by which image, before any of it is written.
-        self.decided: Callable[[Entity, MetadataImage, Step], None] | None = None
+        #: Told of what is decided of a request, by which image, before any of it is written; and when.
+        self.decided: Callable[[Entity, MetadataImage, Step, float], None] | None = None
         #: Unclean elections that this controller has decided: each may be a loss (002, 5.3.2).
         self.unclean_recoveries = 0
         raft.listener = self
@@ -163,7 +163,7 @@ class ControllerServer:
 
     def _told(self, request: Entity, controller: Controller, step: Step) -> Step:
         if self.decided is not None:
-            self.decided(request, controller.image, step)
+            self.decided(request, controller.image, step, asyncio.get_running_loop().time())
         return step
 
     async def _perform_in_steps(

@@ -15,6 +15,7 @@ from cluster_image.kraft import bugs
 from cluster_image.kraft.node import Node
 from cluster_image.telemetry.log_lines import JsonFormatter
 from cluster_image.telemetry.trace import TraceLines
+from harness.targets.kafka_api import timeouts
 from harness.targets.target import ClusterPlan
 
 
@@ -49,7 +50,8 @@ class SimulatedKraft:
         elr_enabled = settings.get("eligible.leader.replicas.version", "1") != "0"
         strategy = settings.get("unclean.recovery.strategy", BALANCED)
         deletes_topics = settings.get("delete.topic.enable", "true").lower() != "false"
-        return Invariants(self._plan.min_insync_replicas, elr_enabled, strategy, deletes_topics)
+        session_s = timeouts.timing(self._plan).session
+        return Invariants(self._plan.min_insync_replicas, elr_enabled, strategy, deletes_topics, session_s)
 
     def switched_on(self) -> AbstractContextManager[None]:
         return bugs.switched_on(self._plan.bug)

@@ -37,6 +37,7 @@ class Quorum:
         settings = config(broker_session_timeout_ms=str(int(SESSION * 1000)), **changes)
         self.controller = Controller(MetadataImage(), settings, "test", Random(1), now=0.0)
         self.epochs: dict[int, int] = {}
+        self._oracle = DecidingOracle(2, deletes_topics=True, session_s=SESSION)
 
     @property
     def image(self) -> MetadataImage:
@@ -51,10 +52,9 @@ class Quorum:
             answer = step.answer
         return answer
 
-    def judged(self, request: Any, step: Step) -> Step:
-        oracle = DecidingOracle(2, deletes_topics=True)
-        oracle.decided("controller-1", request, self.image, step)
-        oracle.raise_violated()
+    def judged(self, request: Any, step: Step, now: float = 0.0) -> Step:
+        self._oracle.decided("controller-1", request, self.image, step, now)
+        self._oracle.raise_violated()
         return step
 
     def register(
@@ -74,7 +74,7 @@ class Quorum:
             rack=f"rack-{broker}",
             previous_broker_epoch=previous_epoch,
         )
-        answer = self.do(self.judged(request, self.controller.register_broker(request, now)))
+        answer = self.do(self.judged(request, self.controller.register_broker(request, now), now))
         if answer.error_code is ErrorCode.none:
             self.epochs[broker] = answer.broker_epoch
         error: ErrorCode = answer.error_code
@@ -82,7 +82,7 @@ class Quorum:
 
     def heartbeat(self, broker: int, now: float, offset: int | None = None, **wants: bool) -> Any:
         request = self.beat(broker, offset, **wants)
-        return self.do(self.judged(request, self.controller.heartbeat(request, now)))
+        return self.do(self.judged(request, self.controller.heartbeat(request, now), now))
 
     def beat(self, broker: int, offset: int | None = None, **wants: bool) -> BrokerHeartbeatRequest:
         return BrokerHeartbeatRequest(

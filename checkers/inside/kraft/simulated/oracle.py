@@ -36,14 +36,15 @@ _OF_QUORUM: Final = frozenset({"quorum", "metadata", "metadata append", "metadat
 
 class Invariants:
     """min_insync_replicas, unclean_strategy: of topics that have no value of their own. elr_enabled:
-    eligible.leader.replicas.version. deletes_topics: delete.topic.enable.
+    eligible.leader.replicas.version. deletes_topics: delete.topic.enable. session_s: broker.session.timeout.ms, in
+    seconds.
 
     Every method may raise Violated; the run is over then. losses: what was lost outside the contract, one sentence
     each: not violations."""
 
     def __init__(
         self, min_insync_replicas: int, elr_enabled: bool = True, unclean_strategy: str = BALANCED,
-        deletes_topics: bool = True,
+        deletes_topics: bool = True, session_s: float = 0.0,
     ) -> None:  # fmt: skip
         self.losses: list[str] = []
         self._min_isr = min_insync_replicas
@@ -65,7 +66,7 @@ class Invariants:
             "ListOffsetsRequest": partial(check_offsets, before=self._acknowledging.before),
             "OffsetForLeaderEpochRequest": check_ends,
         }  # fmt: skip
-        self._deciding = DecidingOracle(min_insync_replicas, deletes_topics)
+        self._deciding = DecidingOracle(min_insync_replicas, deletes_topics, session_s)
         self._partitions: dict[str, PartitionOracle] = {}
         self._states: States | None = None
         # What check() has to look at: (node, ""), (node, partition), or ("", partition) for its committed state.

@@ -12,6 +12,7 @@ from kio.schema.alter_partition_reassignments.v1 import request as reassign
 from kio.schema.elect_leaders.v2 import request as elect
 from kio.schema.errors import ErrorCode
 from kio.schema.list_partition_reassignments.v0 import request as listing
+from kio.schema.list_partition_reassignments.v0 import response as listing_response
 from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 
 from checkers.inside.kraft.simulated.answering.deciding import DecidingOracle
@@ -155,8 +156,8 @@ def prepared(case: str) -> tuple[Quorum, Any, ErrorCode, Step]:
 
 
 def judge(quorum: Quorum, request: Any, step: Step) -> None:
-    oracle = DecidingOracle(2, deletes_topics=True)
-    oracle.decided("controller-1", request, quorum.image, step)
+    oracle = DecidingOracle(2, deletes_topics=True, session_s=SESSION)
+    oracle.decided("controller-1", request, quorum.image, step, 0.0)
     oracle.raise_violated()
 
 
@@ -217,13 +218,16 @@ def test_moves_are_told_as_they_are(asked: Any) -> None:
     other = () if step.answer.topics else quorum.controller.list_partition_reassignments(  # type: ignore[attr-defined]
         listing.ListPartitionReassignmentsRequest(topics=None)
     ).answer.topics
+    nothing: Any = listing_response.OngoingTopicReassignment(name="u", partitions=())
+    with pytest.raises(Violated, match="it tells of topics of which nothing moves"):
+        judge(quorum, request, step._replace(answer=replace(step.answer, topics=(*step.answer.topics, nothing))))  # type: ignore[attr-defined]
     with pytest.raises(Violated, match="move, and it tells of"):
         judge(quorum, request, step._replace(answer=replace(step.answer, topics=other)))
 
 
 def test_where_no_topic_may_be_deleted() -> None:
     quorum, request, _, step = prepared("a deletion")
-    oracle = DecidingOracle(2, deletes_topics=False)
-    oracle.decided("controller-1", request, quorum.image, step)
+    oracle = DecidingOracle(2, deletes_topics=False, session_s=SESSION)
+    oracle.decided("controller-1", request, quorum.image, step, 0.0)
     with pytest.raises(Violated, match="no topic may be deleted, and it answers none"):
         oracle.raise_violated()

@@ -6,8 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
+from uuid import UUID
 
 import pytest
+from kio.schema.broker_registration.v4.request import Listener
 from kio.schema.errors import ErrorCode
 
 from checkers.inside.violation import Violated
@@ -141,25 +143,40 @@ def test_a_lie_is_blamed(lie: str) -> None:
     assert message in str(blamed.value)
 
 
-def test_a_registration_is_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("rack", "another", "broker 4 is to be registered as"),
+        ("incarnation_id", UUID(int=77), "broker 4 is to be registered as"),
+        ("broker_id", 5, r"broker 4 is told that its epoch is \d+, and is registered as None"),
+        ("listeners", (Listener(name="P", host="elsewhere", port=9092, security_protocol=0),), "broker 4 is at"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_registration_is_what_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch, field: str, value: Any, message: str
+) -> None:
     quorum = three_brokers()
+    decided = quorum.controller.register_broker
+    monkeypatch.setattr(
+        quorum.controller, "register_broker", lambda request, now: decided(replace(request, **{field: value}), now)
+    )
+    with pytest.raises(Violated, match=message):
+        quorum.register(4)
 
-    def lie(field: str, value: Any) -> Callable[..., Step]:
-        decided = quorum.controller.register_broker
 
-        def lied(request: Any, now: float) -> Step:
-            return decided(replace(request, **{field: value}), now)
-
-        return lied
-
+def test_another_process_does_not_become_a_broker_that_was_just_heard_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    quorum = three_brokers()
+    quorum.heartbeat(3, 1.0)
+    assert quorum.register(3, 2.0, incarnation=9) is ErrorCode.duplicate_broker_registration
     with monkeypatch.context() as patched:
-        patched.setattr(quorum.controller, "register_broker", lie("rack", "another"))
-        with pytest.raises(Violated, match="broker 4 is to be registered as"):
-            quorum.register(4)
-    with monkeypatch.context() as patched:
-        patched.setattr(quorum.controller, "register_broker", lie("broker_id", 5))
-        with pytest.raises(Violated, match=r"broker 4 is told that its epoch is \d+, and is registered as None"):
-            quorum.register(4)
-    assert quorum.register(4) is ErrorCode.none
+        patched.setattr("cluster_image.kraft.controller.rules.may_register", lambda *asked: True)
+        with pytest.raises(Violated, match=r"broker 3 was heard of 1\.0 s ago, and another process becomes it"):
+            quorum.register(3, 2.0, incarnation=9)
 
 
+def test_who_has_leave_to_stop_may_be_succeeded_at_once() -> None:
+    quorum = three_brokers()
+    for each in (1, 2, 3):
+        quorum.heartbeat(each, 1.0)
+    assert quorum.heartbeat(3, 1.0, want_shut_down=True).should_shut_down
+    assert quorum.register(3, 1.1, incarnation=9) is ErrorCode.none

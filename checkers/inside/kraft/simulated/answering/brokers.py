@@ -6,7 +6,7 @@
 |                    | wants to stop may only if it is fenced and leads nothing, and at once if it was fenced; it is
 |                    | told whether it is fenced
 | BrokerRegistration | who begins a session begins it fenced, with an epoch of its own and what it has told; it is told
-|                    | this epoch
+|                    | this epoch; another process with the same id is not taken while the session lasts
 | AlterPartition     | what is accepted is written as it was proposed, and told as it is written; what is refused is
 |                    | refused for what is so
 
@@ -27,6 +27,36 @@ from cluster_image.kraft.metadata.image import BrokerRegistration, MetadataImage
 from cluster_image.kraft.metadata.records import RECOVERED, RECOVERING
 
 from .judging import NONE, Wrong, hold, require
+
+
+class Sessions:
+    """When each controller last heard of each broker. seconds: of a session."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._heard: dict[tuple[str, int], tuple[Any, float]] = {}  # by node and broker: in which life of it, and when
+
+    def decided(self, node: str, request: Any, image: MetadataImage, step: Step, now: float) -> None:
+        """Of a heartbeat or registration. Raises Wrong."""
+        answer: Any = step.answer
+        kind = type(request).__name__
+        if kind not in ("BrokerHeartbeatRequest", "BrokerRegistrationRequest") or answer.error_code is not NONE:
+            return
+        broker = int(request.broker_id)
+        if kind == "BrokerHeartbeatRequest":
+            if answer.should_shut_down:
+                self._heard.pop((node, broker), None)
+                return
+            life = image.brokers[broker].incarnation_id
+        else:
+            life = request.incarnation_id
+            before, heard = self._heard.get((node, broker), (life, now))
+            silent = now - heard
+            hold(
+                before == life or silent >= self._seconds,
+                f"broker {broker} was heard of {silent:.1f} s ago, and another process becomes it",
+            )
+        self._heard[node, broker] = life, now
 
 
 def _heartbeat(request: Any, image: MetadataImage, after: MetadataImage, step: Step) -> None:

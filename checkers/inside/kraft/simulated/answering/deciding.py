@@ -18,9 +18,11 @@ Check = Callable[[Any, MetadataImage, MetadataImage, Step], None]
 
 
 class DecidingOracle:
-    """min_insync_replicas: of topics without a value of their own. deletes_topics: delete.topic.enable."""
+    """min_insync_replicas: of topics without a value of their own. deletes_topics: delete.topic.enable. session_s:
+    broker.session.timeout.ms, in seconds."""
 
-    def __init__(self, min_insync_replicas: int, deletes_topics: bool) -> None:
+    def __init__(self, min_insync_replicas: int, deletes_topics: bool, session_s: float) -> None:
+        self._sessions = brokers.Sessions(session_s)
         self._violated: Violated | None = None
         by_property: Mapping[str, Mapping[str, Check]] = {
             "AdministratorAnswered": administration.checks(min_insync_replicas, deletes_topics),
@@ -32,8 +34,9 @@ class DecidingOracle:
             for request, check in checks.items()
         }
 
-    def decided(self, node: str, request: Any, image: MetadataImage, step: Step) -> None:
-        """image: before the step. What is wrong is told by raise_violated(): here it would be an error of the node."""
+    def decided(self, node: str, request: Any, image: MetadataImage, step: Step, now: float) -> None:
+        """image: before the step. now: seconds. What is wrong is told by raise_violated(): here it would be an error of
+        the node."""
         asked = type(request).__name__
         if asked not in self._checks or step.answer is None or self._violated is not None:
             return
@@ -45,6 +48,7 @@ class DecidingOracle:
                 after.replay(offset, record)
         try:
             check(request, image, after, step)
+            self._sessions.decided(node, request, image, step, now)
         except Wrong as wrong:
             self._violated = Violated(name, f"{node} decides {asked.removesuffix('Request')}: {wrong}", "", (node,))
 

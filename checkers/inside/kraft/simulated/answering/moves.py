@@ -88,6 +88,7 @@ def listed(request: Any, image: MetadataImage, after: MetadataImage, step: Step)
         for each in topic.partitions
     }
     hold(told == moving, f"{moving} move, and it tells of {told}")
+    hold(all(topic.partitions for topic in answers_of(step)), "it tells of topics of which nothing moves")
 
 
 def elected(request: Any, image: MetadataImage, after: MetadataImage, step: Step) -> None:
