@@ -82,11 +82,10 @@ class V2(Target):
         return Promise(sentence, 0, _SOURCE, exceptions=exceptions)
 
     def timing(self, plan: ClusterPlan) -> Timing:
-        given = {"zookeeper.session.timeout.ms": "9000", **timeouts.KAFKA} if plan.timeouts == "kafka" else {}
-        values = {name: setting.default for name, setting in SETTINGS.items()} | given | dict(plan.settings)
+        values = _in_force(plan)
 
         def seconds(name: str) -> float:
-            return int(values[name] or 0) / 1000
+            return int(values[name]) / 1000
 
         return Timing(seconds("zookeeper.session.timeout.ms"), seconds("replica.lag.time.max.ms"), _START_S)
 
@@ -110,14 +109,24 @@ class V2(Target):
                 bugs.find(plan.bug)
             except bugs.UnknownBug as error:
                 yield f"--bug: {error}"
+        readable = True
         for name, value in plan.settings.items():
             try:
                 read = read_setting(name, value, SETTINGS)
             except ConfigError as error:
                 yield f"--set: {error}"
+                readable = False
                 continue
             if (name, read) == ("metrics.port", BROKER_PORT):
                 yield f"--set: metrics.port={read} is where brokers listen; all others are valid"
+        if not readable:
+            return
+        wait, lag = (_in_force(plan)[name] for name in ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"))
+        if _idle_checks(plan) and int(wait) >= int(lag):
+            yield (
+                f"--set: replica.fetch.wait.max.ms={wait} must be less than replica.lag.time.max.ms={lag} with "
+                "v2.idle.checks=true: while nothing is produced followers would seem to have stopped"
+            )
 
     def check_setting(self, name: str, value: str) -> None:
         _SETTINGS.check(name, value)
@@ -199,6 +208,13 @@ class V2(Target):
         from harness.targets.v2.simulated import SimulatedV2
 
         return SimulatedV2(plan)
+
+
+def _in_force(plan: ClusterPlan) -> Mapping[str, str]:
+    """Settings of brokers, as texts."""
+    given = {"zookeeper.session.timeout.ms": "9000", **timeouts.KAFKA} if plan.timeouts == "kafka" else {}
+    defaults = {name: setting.default for name, setting in SETTINGS.items() if setting.default is not None}
+    return defaults | given | dict(plan.settings)
 
 
 def _idle_checks(plan: ClusterPlan) -> bool:

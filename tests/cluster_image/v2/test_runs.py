@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from harness.explore import swarm
 from harness.explore.simulate import Simulated, simulate
 from harness.explore.story import tell
 from harness.plan.plan import Plan
@@ -83,3 +84,22 @@ def test_faults_lead_to_states_that_calm_does_not() -> None:
     assert calm.states and calm.under_faults
     assert len(struck.states) > 1.5 * len(calm.states) and len(struck.under_faults) > 1.5 * len(calm.under_faults)
     assert (again.states, again.under_faults) == (struck.states, struck.under_faults)
+
+
+@pytest.mark.parametrize("settings", [
+    {"replica.lag.time.max.ms": "500"},  # a fetch waits so long by default
+    {"replica.fetch.wait.max.ms": "4000"},
+    {"replica.lag.time.max.ms": "1000", "replica.fetch.wait.max.ms": "1500"},
+])  # fmt: skip
+def test_followers_of_idle_partitions_must_not_seem_to_have_stopped(settings: dict[str, str]) -> None:
+    """Seed 800 of an exploration: no ISR ever had all of them at once."""
+    with pytest.raises(ValueError, match=r"replica\.fetch\.wait\.max\.ms=\d+ must be less than replica\.lag\.time"):
+        Plan(run="r", on="simulation", target="v2", settings={**settings, "v2.idle.checks": "true"})
+    assert Plan(run="r", on="simulation", target="v2", settings=settings).settings == settings
+
+
+def test_no_seed_draws_settings_that_contradict_each_other() -> None:
+    plan = Plan(run="r", on="simulation", target="v2", settings={"v2.idle.checks": "true"})
+    for seed in range(300):
+        drawn = swarm.plan_of(plan, seed, draw_settings=True, draw_latency=False)
+        Plan(run="r", on="simulation", target="v2", settings=drawn.settings)
