@@ -7,8 +7,8 @@
 |                    | told whether it is fenced
 | BrokerRegistration | who begins a session begins it fenced, with an epoch of its own and what it has told; it is told
 |                    | this epoch; another process with the same id is not taken while the session lasts
-| AlterPartition     | what is accepted is written as it was proposed, and told as it is written; what is refused is
-|                    | refused for what is so
+| AlterPartition     | what is accepted is written as it was proposed, and told as it is written, and nobody joins by a
+|                    | fetch from another session of its broker (KIP-903); what is refused is refused for what is so
 
 Elsewhere it is asked what may be accepted (ValidControllerState and others), and that what is due comes about
 (BrokerUnfenced, IsrExpands).
@@ -137,7 +137,12 @@ def _check_altered(
     isr = tuple(int(each.broker_id) for each in proposal.new_isr_with_epochs)
     proposed = f"broker {sender} proposes {list(isr)} of {where}, leader epoch {int(proposal.leader_epoch)}, partition "
     proposed += f"epoch {int(proposal.partition_epoch)}; it is {before}"
+    joins = [each for each in proposal.new_isr_with_epochs if int(each.broker_id) not in before.isr]
     if told.error_code in (NONE, ErrorCode.new_leader_elected):
+        for each in joins:
+            known = image.brokers.get(int(each.broker_id))
+            is_now = known is None or int(each.broker_epoch) in (-1, known.epoch)
+            hold(is_now, f"{proposed}; broker {each.broker_id} joins with a fetch of broker epoch {each.broker_epoch}")
         moved = now.leader_epoch != before.leader_epoch  # a reassignment is complete with it
         if not moved:
             hold(set(now.isr) == set(isr), f"{proposed}; accepted, and the ISR becomes {list(now.isr)}")
@@ -149,7 +154,6 @@ def _check_altered(
         return
     leader_epoch, partition_epoch = int(proposal.leader_epoch), int(proposal.partition_epoch)
     recovering = int(proposal.leader_recovery_state) == RECOVERING
-    joins = [each for each in proposal.new_isr_with_epochs if int(each.broker_id) not in before.isr]
     reasons = {
         ErrorCode.not_controller: (
             leader_epoch > before.leader_epoch or partition_epoch > before.partition_epoch
