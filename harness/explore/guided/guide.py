@@ -18,7 +18,7 @@ from harness.explore.workers import Job, Outcome
 #: Runs. More than there are workers, so that none waits for a slow one.
 LAG: Final = 8
 #: Of all runs, that are fresh; before there is anything to change, all are.
-FRESH: Final = 0.1
+FRESH: Final = 0.05
 #: Of all runs, those of an earlier exploration, until each was run again.
 AGAIN: Final = 0.3
 #: Of entries that runs are made of: those of most weight.

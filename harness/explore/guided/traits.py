@@ -15,7 +15,7 @@ from harness.plan import registry
 from harness.plan.plan import Plan
 
 #: Of a value that gains twice as much, so many times two its chance.
-_POWER: Final = 2
+_POWER: Final = 3
 #: With each run, so much of what was known before is kept: what once gained much may have nothing new left.
 _KEPT: Final = 0.95
 #: Of a plan, what a seed draws beside settings and schedule.
