@@ -72,8 +72,8 @@ def _heartbeat(request: Any, image: MetadataImage, after: MetadataImage, step: S
     told = bool(answer.is_caught_up)
     hold(told == caught_up, f"{who} has replayed its registration: {caught_up}, and it is told: {told}")
     now = after.brokers[broker.id]
-    leads = [f"{p.topic}-{p.index}" for p in after.partitions() if p.leader == broker.id]
     if answer.should_shut_down:
+        leads = [f"{p.topic}-{p.index}" for p in after.partitions() if p.leader == broker.id]
         hold(request.want_shut_down, f"{who} is told to stop, and did not ask")
         hold(now.fenced and not leads, f"{who} is told to stop; it is fenced: {now.fenced}, and leads {leads}")
         return
