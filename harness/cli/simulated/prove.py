@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from functools import partial
 from itertools import chain
@@ -19,7 +19,7 @@ from harness.errors import BadArguments, ExitCode, HarnessFailure
 from harness.report.terminal import say, say_json
 
 if TYPE_CHECKING:
-    from harness.explore.proofs.mutation import Chosen, Measured
+    from harness.explore.proofs.mutation import Chosen, Measured, ReachedByRun
     from harness.explore.proofs.proving import Proven
     from harness.explore.proofs.subjects import Subject
     from harness.explore.proofs.table import Row
@@ -312,16 +312,16 @@ def _measure_mutants(
 
 def _reached(
     chosen: Sequence[Chosen], plan_of: Callable[[str, int], Plan], runs: int, workers: int
-) -> Mapping[tuple[str, int], Mapping[str, Set[int]]]:
+) -> ReachedByRun:
     """What the runs come to that these mutants are searched for in, by exploration and seed."""
     import multiprocessing
 
     from harness.explore.proofs.mutation import explored, reached_by
 
-    modules = list(dict.fromkeys(each.mutant.module for each in chosen))
+    mutants = [each.mutant for each in chosen]
     wanted = explored(chosen, runs)
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
-        found = pool.map(partial(reached_by, modules=modules), [plan_of(*each) for each in wanted])
+        found = pool.map(partial(reached_by, mutants=mutants), [plan_of(*each) for each in wanted])
         return dict(zip(wanted, found, strict=True))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -15,7 +15,7 @@ from harness.explore.proofs.search import Search
 from harness.explore.simulate import simulate
 from harness.plan.plan import Plan
 from harness.runtimes.simulation.mutants.places import Mutant, mutants_of
-from harness.runtimes.simulation.mutants.reached import statement_of, watched
+from harness.runtimes.simulation.mutants.reached import Reached, watched
 
 FILE: Final = "mutants.toml"
 #: Why a mutant changes nothing that anybody may rely on, by its id, and source text before and after.
@@ -34,9 +34,10 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Measured:
-    """What became of one. runs: that it was searched for in. reached: how many of all come to its place, of which the
-    others need not be simulated; -1: that was not asked. simulated_s, wall_s: seconds of these. broke, message:
-    which property, and how; None: none. argued: why it is equivalent, if somebody says so."""
+    """What became of one. runs: that it was searched for in. reached: in how many of all it makes a difference where
+    that can be told, and else how many come to its place: the others need not be simulated; -1: that was not asked.
+    simulated_s, wall_s: seconds of these. broke, message: which property, and how; None: none. argued: why it is
+    equivalent, if somebody says so."""
 
     mutant: Mutant
     runs: int
@@ -49,7 +50,7 @@ class Measured:
 
     @classmethod
     def by(cls, search: Search, mutant: Mutant, runs: int, reached: int) -> Measured:
-        """runs: in how many it was to be found, those included that do not come to its place. reached: see above."""
+        """runs: in how many it was to be found, those included in which it makes none. reached: see above."""
         found = search.found
         return cls(
             mutant, runs if found is None else found.seed + 1, round(search.simulated_s, 1), round(search.wall_s, 1),
@@ -125,8 +126,8 @@ def _drawn(seed: int, id_: str) -> bytes:
     return sha256(f"{seed}/{id_}".encode()).digest()
 
 
-#: By the options of an exploration and a seed, what the run of that comes to: see reached.watched.
-Reached = Mapping[tuple[str, int], Mapping[str, Set[int]]]
+#: By the options of an exploration and a seed, what the run of that comes to.
+ReachedByRun = Mapping[tuple[str, int], Reached]
 
 
 def explored(chosen: Iterable[Chosen], runs: int) -> Sequence[tuple[str, int]]:
@@ -134,23 +135,22 @@ def explored(chosen: Iterable[Chosen], runs: int) -> Sequence[tuple[str, int]]:
     return list(dict.fromkeys((_turn(each, seed), seed) for each in chosen for seed in range(runs)))
 
 
-def reached_by(plan: Plan, modules: Sequence[str]) -> Mapping[str, Set[int]]:
-    """Of code that is right. See reached.watched."""
-    with watched(modules) as seen:
+def reached_by(plan: Plan, mutants: Sequence[Mutant]) -> Reached:
+    """Of code that is right, whatever of it comes to these."""
+    with watched(mutants) as seen:
         simulate(plan)
     return seen
 
 
 def search_for(
-    chosen: Chosen, plan_of: Callable[[str, int], Plan], runs: int, budget_s: float, reached: Reached | None
+    chosen: Chosen, plan_of: Callable[[str, int], Plan], runs: int, budget_s: float, reached: ReachedByRun | None
 ) -> Search:
-    """plan_of: the plan of an exploration, by its options, and a seed. Runs that do not come to the mutant's place are
+    """plan_of: the plan of an exploration, by its options, and a seed. Runs in which the mutant makes no difference are
     left out, if that is known: they are those of the code that is right."""
     mutant = chosen.mutant
-    line = statement_of(mutant)
     seeds = [
         seed for seed in range(runs)
-        if reached is None or line in reached[_turn(chosen, seed), seed][mutant.module]
+        if reached is None or reached[_turn(chosen, seed), seed].may_differ_with(mutant)
     ]  # fmt: skip
 
     def plan(seed: int) -> Plan:
@@ -174,7 +174,7 @@ def summary(measured: Sequence[Measured]) -> Iterator[str]:
         if each.outcome == "survived":
             mutant = each.mutant
             became = mutant.after or "nothing"
-            nowhere = "; no run comes there" if each.reached == 0 else ""
+            nowhere = "; no run is another with it" if each.reached == 0 else ""
             yield f"survived  {mutant.id} (line {mutant.line}): {mutant.before} -> {became}{nowhere}"
 
 
@@ -191,7 +191,7 @@ def page(measured: Sequence[Measured], when: str, of: int) -> str:
         *_counted("module", every), "",
         "Killed by " + ", ".join(f"{name} {n}" for name, n in _properties(measured)) + ".", "",
         "## Those that survive", "",
-        *_changes(measured, "survived", "runs that come there", lambda each: str(each.reached)), "",
+        *_changes(measured, "survived", "runs in which it makes a difference", lambda each: str(each.reached)), "",
         "## Those that are argued to change nothing", "",
         *_changes(measured, "equivalent", "why", lambda each: each.argued),
     ]  # fmt: skip

@@ -55,7 +55,7 @@ def source_of(module: str) -> Path:
 @cache
 def mutants_of(module: str) -> Sequence[Mutant]:
     """In the order of the file. Raises BadArguments."""
-    return [mutant for mutant, _ in _places(module, ast.parse(source_of(module).read_text()))]
+    return [mutant for mutant, _ in places(module, ast.parse(source_of(module).read_text()))]
 
 
 def find(id_: str) -> Mutant:
@@ -70,7 +70,7 @@ def find(id_: str) -> Mutant:
 def mutated(mutant: Mutant) -> ast.Module:
     """The module's tree with the change."""
     tree = ast.parse(source_of(mutant.module).read_text())
-    for each, (target, replacement) in _places(mutant.module, tree):
+    for each, (target, replacement) in places(mutant.module, tree):
         if each == mutant:
             ast.copy_location(replacement, target)
             _Replace(target, replacement).visit(tree)
@@ -89,7 +89,8 @@ class _Replace(ast.NodeTransformer):
         return node
 
 
-def _places(module: str, tree: ast.Module) -> Iterator[tuple[Mutant, tuple[ast.AST, ast.AST]]]:
+def places(module: str, tree: ast.Module) -> Iterator[tuple[Mutant, tuple[ast.AST, ast.AST]]]:
+    """Each with its node of the tree, and what that becomes."""
     for name, function in functions_of(tree):
         numbers: Counter[str] = Counter()
         for node in _nodes(function):

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import sys
 import textwrap
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
+import cluster_image
 from cluster_image.kraft.broker import rules
 from cluster_image.storage.epoch_cache import EpochCache
 from harness.errors import BadArguments
@@ -101,13 +105,60 @@ def test_a_run_of_a_mutant_repeats_and_the_code_is_whole_after_it() -> None:
     assert simulate(plan).trace_hash == sound
 
 
-def test_what_a_run_comes_to_is_known_by_line_and_changes_nothing() -> None:
+SHORT: Final = Plan(run="m", on="simulation", seed=3, nemesis=(), rate=20.0, partitions=2, time_limit=2.0)
+
+
+def test_what_a_run_comes_to_is_known_and_changes_nothing() -> None:
     modules = ["kraft.broker.rules", "kraft.broker.partition", "kraft.controller.unclean_recovery"]
-    plan = Plan(run="m", on="simulation", seed=3, nemesis=(), rate=20.0, partitions=2, time_limit=2.0)
-    plain = simulate(plan)
-    with watched(modules) as seen:
-        marked = simulate(plan)
-    assert marked.trace_hash == plain.trace_hash == simulate(plan).trace_hash
-    of = {mutant.id: statement_of(mutant) in seen[mutant.module] for name in modules for mutant in mutants_of(name)}
+    mutants = [mutant for name in modules for mutant in mutants_of(name)]
+    plain = simulate(SHORT)
+    with watched(mutants) as seen:
+        marked = simulate(SHORT)
+    assert marked.trace_hash == plain.trace_hash == simulate(SHORT).trace_hash
+    of = {mutant.id: seen.may_differ_with(mutant) for mutant in mutants}
     assert any(comes for id_, comes in of.items() if ":Partition.append:" in id_), "records were written"
     assert not any(comes for id_, comes in of.items() if ":UncleanRecovery._decide:" in id_), "nobody was lost"
+
+
+def test_a_mutant_that_makes_no_difference_is_told_before_it_runs() -> None:
+    """Where it is come to, with values by which it decides the same."""
+    modules = ["kraft.broker.rules", "replication.rules", "replication.follower_state", "kraft.raft.rules"]
+    mutants = [mutant for name in modules for mutant in mutants_of(name)]
+    with watched(mutants) as seen:
+        plain = simulate(SHORT)
+    come = [mutant for mutant in mutants if statement_of(mutant) in seen.lines[mutant.module]]
+    same = [mutant for mutant in come if not seen.may_differ_with(mutant)]
+    assert len(same) > 10 and {mutant.operator for mutant in same} == {"comparison", "condition"}
+    for mutant in same[:: len(same) // 10]:
+        done = simulate(SHORT.model_copy(update={"mutant": mutant.id}))
+        assert done.trace_hash == plain.trace_hash, mutant.id
+
+
+@pytest.mark.parametrize(("code", "values", "differ"), [
+    ("a < b", (1, 2), ()),
+    ("a < b", (2, 2), ("comparison:0",)),  # a <= b
+    ("a > b", (2, 2), ("comparison:0",)),
+    ("a and b", (True, True), ()),
+    ("a and b", (False, True), ("condition:0",)),  # b
+    ("a and b", (True, False), ("condition:1",)),  # a
+    ("a or b", (True, False), ("condition:0",)),
+    ("a if b else c", (1, 2), ("condition:1",)),  # c
+    ("a if b else c", (1, 0), ("condition:0",)),
+])  # fmt: skip
+def test_where_a_change_makes_a_difference(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: str, values: tuple[Any, Any], differ: tuple[str, ...]
+) -> None:  # fmt: skip
+    (tmp_path / "made_up.py").write_text(f"def decide(a, b, c=0):\n    return {code}\n")
+    monkeypatch.setattr(cluster_image, "__path__", [*cluster_image.__path__, str(tmp_path)])
+    mutants = mutants_of("made_up")
+    try:
+        with watched(mutants) as seen:
+            function = importlib.import_module("cluster_image.made_up").decide
+            plain = eval(code, {}, dict(zip("abc", (*values, 0), strict=True)))
+            assert function(*values) == plain
+        assert {id_.partition("decide:")[2] for id_ in seen.differed} == set(differ)
+        told = [mutant for mutant in mutants if mutant.id in seen.told]
+        assert told and all(seen.may_differ_with(each) == (each.id in seen.differed) for each in told)
+    finally:
+        mutants_of.cache_clear()
+        sys.modules.pop("cluster_image.made_up")
