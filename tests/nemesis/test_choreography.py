@@ -206,7 +206,7 @@ def test_shrinking_drops_the_steps_that_do_not_matter(monkeypatch: pytest.Monkey
     whole = Candidate(plan, (Fault(fault=0, nemesis="choreography", at=3.0, duration=20.0, choice=choice),))
     broken = Broken("LeaderCompleteness", "violation", within=True)
 
-    def attempt(candidate: Candidate, sought: Broken, may_hide: bool) -> Witness | None:
+    def attempt(candidate: Candidate, sought: Broken, may_hide: bool, at_work: bool) -> Witness | None:
         steps = [fault.choice["steps"] for fault in candidate.schedule]
         fails = any("kill leader" in text and "start" in text for text in steps)
         return Witness(broken, 9.0, {}) if fails else None

@@ -19,6 +19,12 @@ from tests.cluster_image.kraft.controller_quorum import SESSION, Quorum, three_b
 Asked = tuple[Quorum, Any, Step]
 
 
+@pytest.fixture(autouse=True)
+def judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """BrokerAnswered is asked of each decision."""
+    monkeypatch.setattr(Quorum, "judges", True)
+
+
 def beat(quorum: Quorum, broker: int, **wants: Any) -> Asked:
     request = quorum.beat(broker, **wants)
     return quorum, request, quorum.controller.heartbeat(request, SESSION)

@@ -13,6 +13,12 @@ from tests.cluster_image.kraft.broker.test_partition import config
 from tests.cluster_image.kraft.controller_quorum import SESSION, Quorum, three_brokers
 
 
+@pytest.fixture(autouse=True)
+def judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """BrokerAnswered is asked of each decision."""
+    monkeypatch.setattr(Quorum, "judges", True)
+
+
 @pytest.fixture
 def quorum() -> Quorum:
     return three_brokers()
