@@ -26,7 +26,6 @@ _ORDERS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
 }  # fmt: skip
 #: Comparisons that differ at one value.
 _NEIGHBOURS: Final = ({ast.Lt, ast.LtE}, {ast.Gt, ast.GtE})
-
 #: Functions that change nothing.
 _TELL: Final = frozenset({
     "abs", "all", "any", "bool", "frozenset", "int", "isinstance", "len", "max", "min", "round", "set", "sorted", "sum",

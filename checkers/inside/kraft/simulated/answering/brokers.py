@@ -59,15 +59,25 @@ class Sessions:
         self._heard[node, broker] = life, now
 
 
+def _sender(request: Any, image: MetadataImage, step: Step) -> BrokerRegistration | None:
+    """Who asks; None: it is not registered with this epoch, and is told so. Raises Wrong."""
+    answer: Any = step.answer
+    broker, epoch = image.brokers.get(int(request.broker_id)), int(request.broker_epoch)
+    if broker is None or broker.epoch != epoch:
+        stale = answer.error_code is ErrorCode.stale_broker_epoch
+        require(stale, f"broker {request.broker_id} of epoch {epoch} is not registered so", answer)
+        hold(not step.records, "it refuses and writes something")
+        return None
+    require(answer.error_code is NONE, f"broker {broker.id} is registered so", answer)
+    return broker
+
+
 def _heartbeat(request: Any, image: MetadataImage, after: MetadataImage, step: Step) -> None:
     answer: Any = step.answer
-    broker = image.brokers.get(int(request.broker_id))
-    if broker is None or broker.epoch != request.broker_epoch:
-        require(answer.error_code is ErrorCode.stale_broker_epoch, _unknown(request), answer)
-        hold(not step.records, "it refuses and writes something")
+    broker = _sender(request, image, step)
+    if broker is None:
         return
     who = f"broker {broker.id}"
-    require(answer.error_code is NONE, f"{who} is registered so", answer)
     caught_up = int(request.current_metadata_offset) >= broker.epoch
     told = bool(answer.is_caught_up)
     hold(told == caught_up, f"{who} has replayed its registration: {caught_up}, and it is told: {told}")
@@ -103,12 +113,9 @@ def _registration(request: Any, image: MetadataImage, after: MetadataImage, step
 
 def _alter_partition(request: Any, image: MetadataImage, after: MetadataImage, step: Step) -> None:
     answer: Any = step.answer
-    sender = image.brokers.get(int(request.broker_id))
-    if sender is None or sender.epoch != request.broker_epoch:
-        require(answer.error_code is ErrorCode.stale_broker_epoch, _unknown(request), answer)
-        hold(not step.records, "it refuses and writes something")
+    sender = _sender(request, image, step)
+    if sender is None:
         return
-    require(answer.error_code is NONE, f"broker {sender.id} is registered so", answer)
     asked = [(topic.topic_id, each) for topic in request.topics for each in topic.partitions]
     answers = [(topic.topic_id, each) for topic in answer.topics for each in topic.partitions]
     hold(
@@ -175,10 +182,6 @@ def _check_altered(
 
 def _may_join(broker: BrokerRegistration | None, epoch: int) -> bool:
     return broker is not None and broker.active and epoch in (-1, broker.epoch)
-
-
-def _unknown(request: Any) -> str:
-    return f"broker {int(request.broker_id)} of epoch {int(request.broker_epoch)} is not registered so"
 
 
 CHECKS: Final = {
