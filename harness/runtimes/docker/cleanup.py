@@ -39,31 +39,52 @@ def remove_run(api: docker.APIClient, run: str) -> list[str]:
         if container.get("State") == "paused":  # else it can neither be stopped nor removed
             with contextlib.suppress(APIError):
                 api.unpause(container["Id"])
-    _disconnect(api, run)
+    for network in api.networks(filters=_of(run)):
+        disconnect(api, network["Id"])
     # Volumes can be unmounted for good only when no node has them mounted.
-    _remove(api, [container["Id"] for container in containers if container not in agents])
+    remove_containers(api, [container["Id"] for container in containers if container not in agents])
     for agent in agents:
         with contextlib.suppress(NotFound):
             api.stop(agent["Id"], timeout=_AGENT_TIMEOUT)  # it unmounts and deletes what it made
-    _remove(api, [agent["Id"] for agent in agents])
+    remove_containers(api, [agent["Id"] for agent in agents])
     if folder.exists():
         run_agent(api, ensure_agent(api, lambda _: None), run, "remove")
     for network in api.networks(filters=_of(run)):
         with contextlib.suppress(NotFound):
-            for attempt in _while_endpoints_go():
-                with attempt:
-                    api.remove_network(network["Id"])
+            remove_network(api, network["Id"])
             removed.append(network["Name"])
     return removed
 
 
-def _disconnect(api: docker.APIClient, run: str) -> None:
-    """One after the other: an engine that lets go of many endpoints at once may lose count of them, and then keeps
-    their network for ever (moby issue 42119)."""
-    for network in api.networks(filters=_of(run)):
-        for container in api.inspect_network(network["Id"])["Containers"]:
-            with contextlib.suppress(APIError):  # gone just now
-                api.disconnect_container_from_network(container, network["Id"], force=True)
+def disconnect(api: docker.APIClient, network: str) -> None:
+    """All of its containers, before they are removed. One after the other: an engine that lets go of many endpoints at
+    once may lose count of them, and then keeps their network for ever (moby issue 42119)."""
+    for container in api.inspect_network(network)["Containers"]:
+        with contextlib.suppress(APIError):  # gone just now
+            api.disconnect_container_from_network(container, network, force=True)
+
+
+def remove_network(api: docker.APIClient, network: str) -> None:
+    """Whose containers are removed. Raises NotFound if there is none, APIError if it stays."""
+    for attempt in _while_endpoints_go():
+        with attempt:
+            api.remove_network(network)
+
+
+def remove_containers(api: docker.APIClient, containers: Iterable[str]) -> None:
+    """With their volumes; those that are gone or going are well. Raises APIError if one stays."""
+
+    def remove(container: str) -> None:
+        try:
+            api.remove_container(container, force=True, v=True)
+        except NotFound:
+            pass
+        except APIError as error:
+            if error.status_code != 409:  # being removed already
+                raise
+
+    with ThreadPoolExecutor(max_workers=_AT_A_TIME) as pool:
+        list(pool.map(remove, containers))
 
 
 def _while_endpoints_go() -> Retrying:
@@ -129,16 +150,3 @@ def runs(api: docker.APIClient) -> dict[str, Left]:
 def _of(run: str) -> dict[str, Any]:
     return {"label": f"{RUN_LABEL}={run}"}
 
-
-def _remove(api: docker.APIClient, containers: Iterable[str]) -> None:
-    def remove(container: str) -> None:
-        try:
-            api.remove_container(container, force=True, v=True)
-        except NotFound:
-            pass
-        except APIError as error:
-            if error.status_code != 409:  # being removed already
-                raise
-
-    with ThreadPoolExecutor(max_workers=_AT_A_TIME) as pool:
-        list(pool.map(remove, containers))

@@ -24,9 +24,9 @@ from typing import Any, Final
 import docker
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from docker.errors import APIError, NotFound
+from docker.errors import NotFound
 
-from harness.runtimes.docker import engine
+from harness.runtimes.docker import cleanup, engine
 from harness.runtimes.docker.agent_container import CAPABILITIES
 from harness.runtimes.docker.subnet import create_network
 from harness.runtimes.owner import is_alive, owner
@@ -233,30 +233,27 @@ def remove(api: docker.APIClient, *, of_set: str = "", folder: Path | None = Non
         whose = labels.get(_OWNER_LABEL, "")
         return not dead or bool(whose and not is_alive(whose))
 
-    containers = [each for each in api.containers(all=True, filters={"label": LABEL}) if is_meant(each["Labels"])]
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        list(pool.map(lambda each: _remove_container(api, each["Id"]), containers))
-    for network in api.networks(filters={"label": LABEL}):
-        if is_meant(network["Labels"]):
-            with suppress(NotFound):
-                api.remove_network(network["Id"])
-            gone.append(network["Labels"][LABEL])
+    containers = [each["Id"] for each in api.containers(all=True, filters={"label": LABEL}) if is_meant(each["Labels"])]
+    networks = [each for each in api.networks(filters={"label": LABEL}) if is_meant(each["Labels"])]
+    for container in containers:
+        _thaw(container)
+    for network in networks:
+        with suppress(NotFound):
+            cleanup.disconnect(api, network["Id"])
+    cleanup.remove_containers(api, containers)
+    for network in networks:
+        with suppress(NotFound):
+            cleanup.remove_network(api, network["Id"])
+        gone.append(network["Labels"][LABEL])
     return gone
 
 
-def _remove_container(api: docker.APIClient, container: str) -> None:
+def _thaw(container: str) -> None:
     for name, _, _ in os.walk(_FREEZERS):  # which minds no other container that goes meanwhile
         cgroup = Path(name)
         if cgroup.parent.name == container and cgroup.name.startswith("chaos-"):
             with suppress(OSError):
                 (cgroup / "freezer.state").write_text("THAWED")  # cgroup v1 lets nothing die that is frozen
-    try:
-        api.remove_container(container, force=True, v=True)
-    except NotFound:
-        pass
-    except APIError as error:
-        if error.status_code != 409:  # being removed already
-            raise
 
 
 def _key_pair() -> tuple[bytes, str]:
