@@ -91,6 +91,8 @@ INVARIANTS: Final = (
     "FetchedFromLeader",
     "AdministratorAnswered",
     "BrokerAnswered",
+    "QuorumAnswered",
+    "ElectionTimeouts",
     "AcknowledgedOnceCommitted",
     "OffsetLookup",
     *OF_LIVENESS,

@@ -90,6 +90,11 @@ PROPERTIES = {
     "asked.",
     "BrokerAnswered": "What brokers ask the controller for is decided as it was asked, or refused for what is so; and "
     "they are told what is decided.",
+    "QuorumAnswered": "A member of the metadata quorum makes of what others ask and answer what Raft makes of it: a "
+    "free vote is granted whose candidate has an up-to-date log, a leader that is announced is followed, and what is "
+    "from another cluster, no voter or an epoch that has passed is refused.",
+    "ElectionTimeouts": "A voter stands for election no sooner and no later than it should, and by chance: after one "
+    "to two times the election timeout, a follower up to a tenth later than the fetch timeout.",
     "AcknowledgedOnceCommitted": "An append with acks=all is acknowledged no sooner than it is committed, and not "
     "given up after that.",
     "OffsetLookup": "What a leader answers of its log by a time or a leader epoch, the log says.",

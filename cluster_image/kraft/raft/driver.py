@@ -59,6 +59,19 @@ class RaftListener(Protocol):
         """The leadership that `on_leader` announced is over."""
 
 
+class QuorumWatch(Protocol):
+    """Who judges what a quorum makes of what it is told: `enters` comes first, and one of the others at once after it.
+    Whatever they find, they do not raise it: it would be an error of the node."""
+
+    def enters(self, quorum: Quorum, now: float) -> None: ...
+
+    def received(self, request: Entity, answer: Entity | WaitingFetch) -> None: ...
+
+    def responded(self, receiver: int, request: Entity, response: Entity) -> None: ...
+
+    def polled(self) -> None: ...
+
+
 class RaftClient:
     """One node's part in the metadata quorum: a voter if `node_id` is among `voters`, else an observer.
 
@@ -83,6 +96,7 @@ class RaftClient:
         self.node_id = node_id
         self.voters = dict(sorted(voters.items()))
         self.listener = listener
+        self.watch: QuorumWatch | None = None
         self._cluster_id = cluster_id
         self._disk = disk
         self._directory = directory
@@ -217,7 +231,10 @@ class RaftClient:
         if self._closed:
             raise ConnectionError("this node has left the quorum")
         with self._entering():
+            self._enters()
             answer = self._quorum.receive(request, self._loop.time())
+            if self.watch is not None:
+                self.watch.received(request, answer)
         if not isinstance(answer, WaitingFetch):
             return answer
         future: asyncio.Future[Entity] = self._loop.create_future()
@@ -229,6 +246,10 @@ class RaftClient:
             self._quorum.forget(answer)
 
     # -- steps ------------------------------------------------------------------------------------------------
+
+    def _enters(self) -> None:
+        if self.watch is not None:
+            self.watch.enters(self._quorum, self._loop.time())
 
     @contextmanager
     def _entering(self) -> Iterator[None]:
@@ -256,7 +277,10 @@ class RaftClient:
             self._timer.cancel()
             self._timer = None
         try:
+            self._enters()
             output = self._quorum.poll(self._loop.time())
+            if self.watch is not None:
+                self.watch.polled()
             self._deliver()
         except Exception as error:
             self._fail(error)
@@ -381,7 +405,10 @@ class RaftClient:
             if response is None:
                 self._quorum.fail(send.receiver, send.request, now)
             else:
+                self._enters()
                 self._quorum.respond(send.receiver, send.request, response, now)
+                if self.watch is not None:
+                    self.watch.responded(send.receiver, send.request, response)
 
     async def _connect(self, send: Send) -> Connection:
         """A connection for each kind of request: a fetch that waits must not hold up a vote."""

@@ -87,10 +87,10 @@ class Quorum:
         self.state = rules.state_after_restart(store.read(), log.last_epoch, self.is_voter)
         self.leadership: Leadership | None = None
         self._others = [voter for voter in self.voters if voter != node_id]
-        self._cluster_id = cluster_id
+        self.cluster_id = cluster_id
         self._store = store
         self._random = random
-        self._config = config
+        self.config = config
         self._wall_clock = wall_clock
         self._trace = trace
         self._outbox = Outbox(config.retry_backoff)
@@ -136,7 +136,7 @@ class Quorum:
     def receive(self, request: Entity, now: float) -> Entity | WaitingFetch:
         """The answer to one of rpc.REQUESTS, or the promise of one by a later `poll`. Raises OSError,
         InvariantViolation."""
-        if getattr(request, "cluster_id", None) not in (None, self._cluster_id):
+        if getattr(request, "cluster_id", None) not in (None, self.cluster_id):
             return rpc.refusal(request, ErrorCode.inconsistent_cluster_id)
         data = rpc.partition(request)
         if data is None:
@@ -195,7 +195,7 @@ class Quorum:
                 preferred = [int(replica.candidate_id) for replica in data.preferred_candidates]
                 rank = preferred.index(self.id) if self.id in preferred else len(preferred)
                 self._leader_answers = False
-                self._deadline = now + rank * self._random.uniform(0.1, 0.2) * self._config.election_backoff_max
+                self._deadline = now + rank * self._random.uniform(0.1, 0.2) * self.config.election_backoff_max
         return error
 
     def _refuse_voter(self, receiver: int, sender: int, epoch: int) -> ErrorCode:
@@ -215,7 +215,7 @@ class Quorum:
         """A request that `poll` gave out was refused, or will never be answered. Raises OSError."""
         self._outbox.done(receiver, request, failed_at=now)
         if not self.is_voter:
-            self._ask_at = now + _ASK_AGAIN_BACKOFFS * self._config.retry_backoff
+            self._ask_at = now + _ASK_AGAIN_BACKOFFS * self.config.retry_backoff
             if self.role is Role.FOLLOWER and receiver == self.state.leader_id:
                 self._become_unattached(now, self.state)
 
@@ -349,7 +349,7 @@ class Quorum:
 
     def _lose_election(self, now: float) -> None:
         self._lost_elections = min(self._lost_elections + 1, 10)
-        longest = min(self._config.election_backoff_max, 0.1 * 2**self._lost_elections)
+        longest = min(self.config.election_backoff_max, 0.1 * 2**self._lost_elections)
         retry_at = now + self._random.uniform(0, longest)
         if self.role is Role.CANDIDATE:
             self._deadline = min(self._deadline, retry_at)
@@ -390,7 +390,7 @@ class Quorum:
         rules.make_durable_before_fetch(self.replica.log, self.is_voter)
         answers = [(orphan, self._refuse_fetch()) for orphan in self._orphans]
         self._orphans = []
-        wake_at = self._expires_at()
+        wake_at = self.expires_at
         if self.leadership is not None:
             self.leadership.advance_high_watermark()
             answers += self.leadership.answers(now)
@@ -428,7 +428,7 @@ class Quorum:
                     yield 0.0, voter, rpc.VoteRequest, self._vote
         elif self.leadership is not None:
             for voter in self._others:
-                due_at = self.leadership.announce_at(voter, self._config.fetch_timeout / 2)
+                due_at = self.leadership.announce_at(voter, self.config.fetch_timeout / 2)
                 yield due_at, voter, rpc.BeginQuorumEpochRequest, self._begin
         elif self.role is Role.RESIGNED:
             for voter in self._others:
@@ -436,39 +436,35 @@ class Quorum:
                     yield 0.0, voter, rpc.EndQuorumEpochRequest, self._end
 
     def _fetch(self, _: int) -> Entity:
-        config = self._config
-        return self.replica.fetch(self._cluster_id, self.id, self.epoch, config.fetch_wait_ms, config.fetch_bytes)
+        config = self.config
+        return self.replica.fetch(self.cluster_id, self.id, self.epoch, config.fetch_wait_ms, config.fetch_bytes)
 
     def _fetch_snapshot(self, _: int) -> Entity:
-        return self.replica.fetch_snapshot(self._cluster_id, self.id, self.epoch, self._config.fetch_bytes)
+        return self.replica.fetch_snapshot(self.cluster_id, self.id, self.epoch, self.config.fetch_bytes)
 
     def _vote(self, voter: int) -> Entity:
         log, pre_vote = self.replica.log, self.role is Role.PROSPECTIVE
-        return rpc.vote(self._cluster_id, voter, self.id, self.epoch, log.last_epoch, log.end_offset, pre_vote)
+        return rpc.vote(self.cluster_id, voter, self.id, self.epoch, log.last_epoch, log.end_offset, pre_vote)
 
     def _begin(self, voter: int) -> Entity:
-        return rpc.begin_quorum_epoch(self._cluster_id, voter, self.id, self.epoch, self.voters[self.id])
+        return rpc.begin_quorum_epoch(self.cluster_id, voter, self.id, self.epoch, self.voters[self.id])
 
     def _end(self, _: int) -> Entity:
-        return rpc.end_quorum_epoch(self._cluster_id, self.id, self.epoch, self._successors, self.voters[self.id])
+        return rpc.end_quorum_epoch(self.cluster_id, self.id, self.epoch, self._successors, self.voters[self.id])
 
     def _refuse_fetch(self) -> Entity:
         return rpc.fetch_answer(ErrorCode.not_leader_or_follower, self.leader_id, self.epoch)
 
-    def _expires_at(self) -> float:
+    @property
+    def expires_at(self) -> float:
         """When the role's timer runs out."""
         if self.leadership is not None:
-            return self.leadership.lapses_at(self._config.fetch_timeout)
+            return self.leadership.lapses_at(self.config.fetch_timeout)
         return self._deadline
-
-    @property
-    def fetch_timeout(self) -> float:
-        """Seconds after which a leader that is not fetched from by a majority is to resign."""
-        return self._config.fetch_timeout
 
     def expire(self, now: float) -> None:
         """Let the role's timer act, if it is due. Raises OSError, InvariantViolation."""
-        if now < self._expires_at():
+        if now < self.expires_at:
             return
         if self.role is Role.LEADER:
             logger.warning("a majority of the voters has stopped fetching: resigning from epoch %d", self.epoch)
@@ -481,8 +477,8 @@ class Quorum:
             self._become_unattached(now, self.state)
 
     def _election_timeout(self) -> float:
-        return self._random.uniform(1, 2) * self._config.election_timeout
+        return self._random.uniform(1, 2) * self.config.election_timeout
 
     def _fetch_timeout(self) -> float:
         # Followers hear of each advance at the same moment: without this they would all stand for election at once.
-        return self._random.uniform(1, 1.1) * self._config.fetch_timeout
+        return self._random.uniform(1, 1.1) * self.config.fetch_timeout

@@ -74,6 +74,9 @@ the words mean:
 |                               |                                                          |                | 003
 | BrokerAnswered:               | what brokers ask for is decided as it was asked, or      | the controller | 000, 2.9;
 | answering/brokers.py          | refused for what is so; and they are told what is decided| decides        | text 8
+| QuorumAnswered,               | members of the quorum make of what others ask and answer | a member is    | Raft 5;
+| ElectionTimeouts:             | what Raft makes of it; and stand for election no sooner  | asked or       | KIP-595
+| answering/voters.py           | and no later, by chance                                  | answered       |
 | AcknowledgedOnceCommitted:    | an append with acks=all is acknowledged no sooner than   | a broker       | 000, 2.6
 | answering/acknowledging.py    | it is committed, and not given up after that             | answers        |
 | OffsetLookup:                 | what a leader answers of its log by a time or an epoch,  | a broker       | KIP-101;
@@ -153,6 +156,8 @@ PROPERTIES: Final = (
     "FetchedFromLeader",
     "AdministratorAnswered",
     "BrokerAnswered",
+    "QuorumAnswered",
+    "ElectionTimeouts",
     "AcknowledgedOnceCommitted",
     "OffsetLookup",
 )

@@ -16,6 +16,7 @@ from . import assignments, metadata
 from .answering.acknowledging import Acknowledging
 from .answering.deciding import DecidingOracle
 from .answering.lookups import check_ends, check_offsets
+from .answering.voters import VotersOracle
 from .durability import Disk, DurabilityOracle
 from .following import check_fetched
 from .liveness.deleting import Deleting
@@ -67,6 +68,7 @@ class Invariants:
             "OffsetForLeaderEpochRequest": check_ends,
         }  # fmt: skip
         self._deciding = DecidingOracle(min_insync_replicas, deletes_topics, session_s)
+        self._voters = VotersOracle()
         self._partitions: dict[str, PartitionOracle] = {}
         self._states: States | None = None
         # What check() has to look at: (node, ""), (node, partition), or ("", partition) for its committed state.
@@ -97,6 +99,7 @@ class Invariants:
         self._nodes[name] = node
         if node.controller is not None:
             node.controller.decided = partial(self._deciding.decided, name)
+        node.raft.watch = self._voters.watch(name)
         if disk is not None:
             self._durability.node_started(name, disk)
         self._ids[name] = node.raft.node_id
@@ -156,6 +159,7 @@ class Invariants:
     def check(self) -> None:
         """After a step: what it has changed."""
         self._deciding.raise_violated()
+        self._voters.raise_violated()
         if not self._dirty:
             return
         for name, where in list(self._dirty):

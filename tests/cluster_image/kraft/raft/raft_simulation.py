@@ -2,8 +2,9 @@
 
 Nodes are bare `Quorum`s. Links delay, lose and cut; a lost message is noticed by its sender after the request
 timeout, as on a real connection. Nodes are killed (the page cache survives), lose power (it does not), also in the
-middle of a write, and stand still. Properties are those of the Raft paper, figure 3; and a snapshot holds exactly what
-is committed below its end. Its state is a list of all values.
+middle of a write, and stand still. Properties are those of the Raft paper, figure 3; that members answer each other as
+they must, and wait as long (QuorumAnswered, ElectionTimeouts); and a snapshot holds exactly what is committed below its
+end. Its state is a list of all values.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from checkers.inside.kraft.simulated.answering.voters import VotersOracle, Watch
 from cluster_image.kraft.raft import rules
 from cluster_image.kraft.raft.config import QuorumConfig
 from cluster_image.kraft.raft.leader import WaitingFetch
@@ -50,6 +52,7 @@ class Node:
         self.id = node_id
         self.disk = simulated_disk()
         self.quorum: Quorum | None = None  # None: down
+        self.watch: Watch  # of its present life
         self.life = 0  # counts processes
         self.paused_until = 0.0
         self.high_watermark = 0  # highest seen in this life
@@ -84,6 +87,7 @@ class Simulation:
         self.committed: list[Entry] = []  # by offset
         self.committed_in: list[int] = []  # by offset: the epoch in which it was, or a later one
         self.acknowledged: dict[int, bytes] = {}  # offset: value
+        self.judge = VotersOracle()
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
         self._network = Random(f"{seed} network")
@@ -121,6 +125,7 @@ class Simulation:
         node.high_watermark = 0
         node.snapshot = None
         node.waiting, node.writes, node.wake = {}, [], None
+        node.watch = self.judge.watch(f"node {node_id}")
 
         def boot() -> None:
             log, snapshots = open_log(node.disk, DIRECTORY, self.log_config)
@@ -196,7 +201,10 @@ class Simulation:
         quorum = node.quorum
         if quorum is None:
             return
+        node.watch.enters(quorum, self.now)
         output = quorum.poll(self.now)
+        node.watch.polled()
+        self.judge.raise_violated()
         self._check(node)
         self._write_snapshot(node)
         for waiting, answer in output.answers:
@@ -240,7 +248,12 @@ class Simulation:
             settle(lambda quorum: quorum.fail(send.receiver, send.request, self.now))
 
         def answered(response: Any) -> None:
-            settle(lambda quorum: quorum.respond(send.receiver, send.request, response, self.now))
+            def respond(quorum: Quorum) -> None:
+                sender.watch.enters(quorum, self.now)
+                quorum.respond(send.receiver, send.request, response, self.now)
+                sender.watch.responded(send.receiver, send.request, response)
+
+            settle(respond)
 
         def arrived() -> None:
             if receiver.quorum is None:
@@ -249,7 +262,9 @@ class Simulation:
             quorum, receiver_life = receiver.quorum, receiver.life
 
             def receive() -> None:
+                receiver.watch.enters(quorum, self.now)
                 answer = quorum.receive(send.request, self.now)
+                receiver.watch.received(send.request, answer)
                 if isinstance(answer, WaitingFetch):
                     receiver.waiting[answer] = reply
                 else:

@@ -371,7 +371,7 @@ def follow(follower: Quorum, leader: Quorum, sizes: list[int], now: float = 1.0)
 def test_a_follower_fetches_a_snapshot_in_chunks_and_goes_on_after_it() -> None:
     leader, disk, sizes = leader_with_snapshot(), simulated_disk(), list[int]()
     follower = boot(disk, 2)
-    follower._config = QuorumConfig(fetch_bytes=100)
+    follower.config = QuorumConfig(fetch_bytes=100)
     follow(follower, leader, sizes)
     assert len(sizes) > 2 and max(sizes) == 100 and sum(sizes) == len(encode(state(4), 2, 0))
     assert follower.replica.log.start_offset == 4 and follower.replica.log.end_offset == 5

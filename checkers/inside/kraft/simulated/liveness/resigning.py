@@ -35,15 +35,16 @@ class Resigning:
 
     def _look_at(self, name: str, quorum: Quorum, now: float) -> None:
         assert quorum.leadership is not None
+        timeout = quorum.config.fetch_timeout
         heard, acted = quorum.leadership.heard(), quorum.leadership.heard_of_anybody()
         needed = (len(heard) + 1) // 2  # besides itself, for a majority
-        if not needed or acted - sorted(heard, reverse=True)[needed - 1] <= quorum.fetch_timeout:
+        if not needed or acted - sorted(heard, reverse=True)[needed - 1] <= timeout:
             return
         seconds = self._overdue.seconds((name, quorum.epoch), acted, now)
         if seconds > WITHIN_S:
             raise Violated(
                 LEADER_RESIGNS,
-                f"{name} goes on leading the metadata quorum in epoch {quorum.epoch}: for {quorum.fetch_timeout:g} s, "
+                f"{name} goes on leading the metadata quorum in epoch {quorum.epoch}: for {timeout:g} s, "
                 f"and {seconds:.1f} s more, no majority of the voters has fetched from it",
                 nodes=(name,),
             )
