@@ -33,7 +33,6 @@ from cluster_image.storage.checkpoints import CLEAN_SHUTDOWN_FILE, RECOVERY_POIN
 from cluster_image.storage.log import Log
 
 _QUORUM_STATE: Final = f"{METADATA_DIRECTORY}/{FILE_NAME}"
-_state_in: Final = lru_cache(maxsize=256)(state_in)  # it is asked of the same bytes after each step of the quorum's
 
 
 class Disk(Protocol):
@@ -68,6 +67,9 @@ class DurabilityOracle:
 
     def __init__(self) -> None:
         self._disks: dict[str, Disk] = {}
+        # It is asked of the same bytes after each step of the quorum's. Kept for one run: the next one's code may be
+        # another, of a bug or a mutant.
+        self._state_in = lru_cache(maxsize=256)(state_in)
         self._flushed: dict[tuple[str, str], int] = {}  # by node and directory of a log, when it was looked at last
         self._recovery_points: dict[str, bytes | None] = {}  # the file's content then
         self._truncated: dict[tuple[str, str], None] = {}  # since then
@@ -114,7 +116,7 @@ class DurabilityOracle:
         if quorum is None or name not in self._disks or not quorum.is_voter:
             return
         state, content = quorum.state, self._disks[name].synced(_QUORUM_STATE)
-        stored = ElectionState() if content is None else _state_in(content)
+        stored = ElectionState() if content is None else self._state_in(content)
         if stored is None or (stored.epoch, stored.voted_for) != (state.epoch, state.voted_for):
             raise Violated(
                 "QuorumState",
