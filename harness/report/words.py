@@ -71,7 +71,8 @@ PROPERTIES = {
     "UnexpectedError": "A node’s code is never where it does not know how to go on: no request and nothing else in it "
     "ends in an error of the code itself.",
     "RecordsDeleted": "A leader deletes soon what log.retention.bytes leaves no room for, and the files of what lies "
-    "below its log’s start.",
+    "below its log’s start; and who writes a snapshot of the metadata keeps one besides, and the log from "
+    "its end on.",
     "Liveness": "Whatever else a healed cluster must come to: nodes run, and have the same metadata and the same logs.",
     "FlushedOffset": "What a node takes to be on its disk of a log, a power cut at that moment would leave.",
     "VoterEndOffset": "What the leader of the controllers’ quorum counts a voter for, that voter’s disk has.",
@@ -90,9 +91,9 @@ PROPERTIES = {
     "asked.",
     "BrokerAnswered": "What brokers ask the controller for is decided as it was asked, or refused for what is so; and "
     "they are told what is decided.",
-    "QuorumAnswered": "A member of the metadata quorum makes of what others ask and answer what Raft makes of it: a "
-    "free vote is granted whose candidate has an up-to-date log, a leader that is announced is followed, and what is "
-    "from another cluster, no voter or an epoch that has passed is refused.",
+    "QuorumAnswered": "A member of the metadata quorum makes of what others ask and answer what Raft makes of it: "
+    "who hears no leader grants a pre-vote, who hears one does not, a leader that is announced is followed, and what "
+    "is from another cluster, no voter or an epoch that has passed is refused.",
     "ElectionTimeouts": "A voter stands for election no sooner and no later than it should, and by chance: after one "
     "to two times the election timeout, a follower up to a tenth later than the fetch timeout.",
     "AcknowledgedOnceCommitted": "An append with acks=all is acknowledged no sooner than it is committed, and not "

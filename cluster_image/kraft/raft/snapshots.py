@@ -115,6 +115,9 @@ class SnapshotStore:
                 logger.error("snapshot %s is not used: %s", snapshot_name(snapshot), error)
                 self._remove([snapshot])
 
+    def __len__(self) -> int:
+        return len(self._ids)
+
     @property
     def earliest(self) -> SnapshotId | None:
         return self._ids[0] if self._ids else None

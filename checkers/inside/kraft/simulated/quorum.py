@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from checkers.inside.violation import Violated
+from checkers.properties import RECORDS_DELETED
 from cluster_image.kraft.metadata.image import MetadataImage, PartitionRegistration, Topic
 from cluster_image.kraft.metadata.records import (
     TOPIC_RESOURCE,
@@ -23,7 +24,7 @@ from cluster_image.kraft.metadata.records import (
 from cluster_image.kraft.metadata.snapshot import image_of
 from cluster_image.kraft.node import Node
 from cluster_image.kraft.raft.quorum import Quorum, Role
-from cluster_image.kraft.raft.snapshots import SnapshotId
+from cluster_image.kraft.raft.snapshots import RETAINED, SnapshotId, SnapshotStore
 from cluster_image.replication.replica import PartitionKey
 from cluster_image.storage.log import Log
 from cluster_image.storage.records import decode_values, iter_batches
@@ -128,6 +129,8 @@ class QuorumOracle:
             )
         if latest is None or latest == replica.snapshot or not replica.known:
             return
+        if replica.snapshot is not None:  # it was written in this life: a crash may have come before the trimming
+            _check_trimmed(name, log, snapshots)
         count = self.committed.count_below(latest.end_offset)
         last = self.committed.batches[count - 1] if count else None
         if last is None or (last.end, last.epoch) != latest:
@@ -271,3 +274,17 @@ class QuorumOracle:
                 f"has the epoch {known.epoch}",
                 nodes=[name],
             )
+
+
+def _check_trimmed(name: str, log: Log, snapshots: SnapshotStore) -> None:
+    """A snapshot was written: of those before, one stays for who is about to fetch it, and the log begins at its end
+    (KIP-630)."""
+    earliest, latest = snapshots.earliest, snapshots.latest
+    assert earliest is not None
+    if len(snapshots) > RETAINED or (earliest != latest and log.start_offset < earliest.end_offset):
+        raise Violated(
+            RECORDS_DELETED,
+            f"{name} has written {latest} of the metadata, and keeps {len(snapshots)} snapshots, and of the log what "
+            f"comes from offset {log.start_offset} on: its earliest is {earliest}",
+            nodes=[name],
+        )

@@ -11,7 +11,9 @@ from checkers.properties import OF_LIVENESS
 from cluster_image.kraft.broker import rules as broker_rules
 from cluster_image.kraft.broker.leadership import Leadership
 from cluster_image.kraft.controller import rules as controller_rules
+from cluster_image.kraft.raft import replica
 from cluster_image.kraft.raft import rules as raft_rules
+from cluster_image.kraft.raft.snapshots import RETAINED, SnapshotStore
 from cluster_image.replication import rules as replication_rules
 from cluster_image.storage.log import Log
 from harness.explore.simulate import simulate
@@ -42,6 +44,10 @@ def keeps_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Log, "remove_obsolete_segments", lambda self, at_most=None: 0)
 
 
+def metadata_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replica, "trim", lambda log, snapshots, high_watermark: snapshots.keep_latest(RETAINED))
+
+
 def answers_no_deletion(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Leadership, "answer_deleted", lambda self, low_watermark: None)
 
@@ -56,10 +62,14 @@ SLOW: Final = EXPLORED.model_copy(
     update={"nemesis": ("pause", "partition", "kill"), "rate": 400.0, "latency_ms": 5.0, "time_limit": 30.0,
             "settings": FETCHES_LITTLE}
 )
-RETAINED: Final = EXPLORED.model_copy(
+DELETING: Final = EXPLORED.model_copy(
     update={"nemesis": ("kill", "pause"), "rate": 100.0, "time_limit": 30.0, "delete_records": 2.0,
             "settings": {"log.segment.bytes": "1024", "log.retention.bytes": "4096",
                          "log.retention.check.interval.ms": "500"}}
+)  # fmt: skip
+SNAPSHOTS: Final = EXPLORED.model_copy(
+    update={"brokers": 4, "nemesis": ("membership", "kill"), "time_limit": 30.0,
+            "settings": {"metadata.log.max.record.bytes.between.snapshots": "600"}}
 )  # fmt: skip
 PLANTED: Final[Mapping[str, tuple[str, Patch, Plan]]] = {
     "stands": ("WatermarkAdvances", stands, EXPLORED),
@@ -69,9 +79,11 @@ PLANTED: Final[Mapping[str, tuple[str, Patch, Plan]]] = {
     "nobody is unfenced": ("BrokerUnfenced", never(controller_rules, "may_unfence"), EXPLORED),
     "no vote is given": ("LeaderElected", never(raft_rules, "may_grant_vote"), EXPLORED),
     "no leader resigns": ("LeaderResigns", never(raft_rules, "leadership_lapses_at", float("inf")), CUT_OFF),
-    "nothing is too old": ("RecordsDeleted", never(replication_rules, "is_beyond_size"), RETAINED),
-    "files stay": ("RecordsDeleted", keeps_files, RETAINED),
-    "no deletion is answered": ("RequestsAnswered", answers_no_deletion, RETAINED),
+    "nothing is too old": ("RecordsDeleted", never(replication_rules, "is_beyond_size"), DELETING),
+    "files stay": ("RecordsDeleted", keeps_files, DELETING),
+    "snapshots stay": ("RecordsDeleted", never(SnapshotStore, "keep_latest", None), SNAPSHOTS),
+    "the metadata log stays": ("RecordsDeleted", metadata_stays, SNAPSHOTS),
+    "no deletion is answered": ("RequestsAnswered", answers_no_deletion, DELETING),
     "producers are forgotten": ("RequestsAnswered", forgets_producers, EXPLORED),
 }
 

@@ -7,8 +7,8 @@ Raft makes of it, and stands for election no sooner and no later than it should.
 | who is no voter, for somebody else,|
 | of an epoch that has passed, or    |
 | that is out of all reach           |
-| Vote                               | granted if the candidate's log is up to date and the vote is free; a pre-vote
-|                                    | if nothing is heard of a leader. A vote is kept; a pre-vote binds nobody
+| Vote                               | it is kept. A pre-vote binds nobody, and is granted if nothing is heard of a
+|                                    | leader and the candidate's log is up to date; not if one is heard
 | BeginQuorumEpoch                   | its sender is followed
 | EndQuorumEpoch                     | nothing more is heard of its sender; the successor stands at once, the others
 |                                    | by their rank
@@ -19,8 +19,8 @@ Raft makes of it, and stands for election no sooner and no later than it should.
 The timers are Raft's: one to two times the election timeout, by chance, so that not all stand at once; a follower's, up
 to a tenth more than the fetch timeout after its leader's last answer (roles.py).
 
-Elsewhere it is asked that votes are kept (QuorumState), that an epoch has one leader (ElectionSafety), who has all that
-is committed (CommittedPrefix), and that somebody leads in time (LeaderElected).
+Elsewhere it is asked that votes are given and kept (LeaderElected, QuorumState), that an epoch has one leader
+(ElectionSafety), who has all that is committed (CommittedPrefix).
 
 Sources: Raft 5.1, 5.2, 5.4.1, thesis 9.6; KIP-595; KIP-996.
 """
@@ -210,19 +210,16 @@ class Watch:
         before, log = self._before, self._quorum.replica.log
         is_same = after.epoch == before.epoch
         theirs, ours = (int(data.last_offset_epoch), int(data.last_offset)), (log.last_epoch, log.end_offset)
-        up_to_date, kept = theirs >= ours, before.voted_for if is_same else None
+        kept = before.voted_for if is_same else None
         if data.pre_vote:
-            heard = before.role is Role.LEADER or (self._heard if before.role is Role.FOLLOWER else False)
-            may, must = not (is_same and heard), up_to_date and not (is_same and heard is not False)
-        else:
-            # Of a vote that must not be granted, ElectionSafety and CommittedPrefix tell.
-            may, must = True, up_to_date and (not is_same or (before.leader is None and kept in (None, candidate)))
-            kept = candidate if granted else kept
-        hold(
-            must <= granted <= may,
-            f"node {candidate}, whose log ends with epoch and offset {theirs}, wants a {'pre-' * data.pre_vote}vote; "
-            f"its own ends with {ours}; leader heard of: {self._heard}; it grants: {granted}",
-        )
+            heard = is_same and (before.role is Role.LEADER or (before.role is Role.FOLLOWER and self._heard))
+            hold(
+                not granted if heard else granted or heard is None or theirs < ours,
+                f"node {candidate}, whose log ends with epoch and offset {theirs}, wants a pre-vote; its own ends with "
+                f"{ours}; it hears a leader: {heard}; it grants: {granted}",
+            )
+        elif granted:
+            kept = candidate
         hold(after.voted_for == kept, f"its vote is {kept}, and it is {after}")
         hold(is_same or after.leader is None, f"nobody leads epoch {after.epoch} yet, and it is {after}")
         if is_same and (data.pre_vote or not granted):

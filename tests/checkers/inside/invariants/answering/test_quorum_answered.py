@@ -17,7 +17,7 @@ from cluster_image.kraft.raft.quorum import Quorum, Role
 from cluster_image.kraft.raft.state import ElectionState
 from tests.cluster_image.kraft.raft.test_raft_quorum import CLUSTER, VOTERS, boot, disk_with, elect, vote
 
-from .lies import Lies, check_found
+from ..lies import Lies, check_found
 
 #: What is made of an answer, and of the member that gave it.
 Lie = Callable[[Quorum, Any], Any]
@@ -95,19 +95,16 @@ def leader() -> Quorum:
 
 
 REQUESTS: Final[dict[str, tuple[Callable[[], Quorum], Any, Lie, str]]] = {
-    "a free vote is refused": (
-        voter, vote(2, 9, 2, 3), told(vote_granted=False),
-        "node 2, whose log ends with epoch and offset (2, 3), wants a vote; its own ends with (2, 3); leader heard of: "
-        "False; it grants: False",
-    ),
     "a vote is granted, and not kept": (
         voter, vote(2, 9, 2, 3), is_then(Role.UNATTACHED, 9), "its vote is 2, and it is unattached in epoch 9"
     ),
     "a pre-vote is refused where nobody is heard": (
-        follower, vote(3, 5, 2, 3, True), told(vote_granted=False), "wants a pre-vote"
+        follower, vote(3, 5, 2, 3, True), told(vote_granted=False),
+        "node 3, whose log ends with epoch and offset (2, 3), wants a pre-vote; its own ends with (2, 3); it hears a "
+        "leader: False; it grants: False",
     ),
     "a pre-vote is granted by the leader": (
-        leader, vote(3, 3, 9, 9, True), told(vote_granted=True), "leader heard of: False; it grants: True"
+        leader, vote(3, 3, 9, 9, True), told(vote_granted=True), "it hears a leader: True; it grants: True"
     ),
     "a pre-vote binds": (
         follower, vote(3, 5, 2, 3, True), is_then(Role.FOLLOWER, 5, 2, 3), "its vote is None, and it is follower"
@@ -175,7 +172,7 @@ def test_a_follower_that_has_heard_of_its_leader_grants_no_pre_vote() -> None:
         watch.received(request, told(vote_granted=grants)(quorum, told_of))
         if not grants:
             oracle.raise_violated()
-    with pytest.raises(Violated, match="leader heard of: True; it grants: True"):
+    with pytest.raises(Violated, match="it hears a leader: True; it grants: True"):
         oracle.raise_violated()
 
 
