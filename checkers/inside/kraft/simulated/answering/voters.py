@@ -46,7 +46,8 @@ _FULL_TERM: Final = (Role.PROSPECTIVE, Role.CANDIDATE, Role.RESIGNED)
 
 
 class Standing(NamedTuple):
-    """Of a member. leader: of its epoch, as far as it knows. end: of its log."""
+    """Of a member. leader: of its epoch, as far as it knows. end: of its log. expires_at: its timer, but for a leader's,
+    which its followers' fetches move (LeaderResigns)."""
 
     role: Role
     epoch: int
@@ -57,10 +58,9 @@ class Standing(NamedTuple):
 
     @classmethod
     def of(cls, quorum: Quorum) -> Standing:
-        state = quorum.state
-        return cls(
-            quorum.role, state.epoch, state.leader_id, state.voted_for, quorum.replica.log.end_offset, quorum.expires_at
-        )
+        state, leads = quorum.state, quorum.leadership is not None
+        expires_at = 0.0 if leads else quorum.expires_at
+        return cls(quorum.role, *state, quorum.replica.log.end_offset, expires_at)
 
     @property
     def shown(self) -> tuple[int, int]:
@@ -134,7 +134,7 @@ class Watch:
         self._before = Standing.of(quorum)
         role = self._before[:2]
         if role != self._left_as:  # by its timer
-            self._heard = False
+            self._left_as, self._heard = role, False
         if role != self._stands_as:
             self._stands_as, self._ballots = role, {}
 
@@ -157,7 +157,8 @@ class Watch:
         self._check_timer(after)
 
     def polled(self) -> None:
-        self._check_timer(self._look())
+        if (self._quorum.role, self._quorum.epoch) != self._before[:2]:
+            self._check_timer(self._look())
 
     def _look(self) -> Standing:
         after = Standing.of(self._quorum)
