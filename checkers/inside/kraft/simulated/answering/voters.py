@@ -46,8 +46,8 @@ _FULL_TERM: Final = (Role.PROSPECTIVE, Role.CANDIDATE, Role.RESIGNED)
 
 
 class Standing(NamedTuple):
-    """Of a member. leader: of its epoch, as far as it knows. end: of its log. expires_at: its timer, but for a leader's,
-    which its followers' fetches move (LeaderResigns)."""
+    """Of a member. leader: of its epoch, as far as it knows. end: of its log. expires_at: its timer's time; not of a
+    leader, whose timer its followers' fetches move (LeaderResigns)."""
 
     role: Role
     epoch: int
