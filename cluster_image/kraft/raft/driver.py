@@ -69,7 +69,7 @@ class QuorumWatch(Protocol):
 
     def responded(self, receiver: int, request: Entity, response: Entity) -> None: ...
 
-    def polled(self) -> None: ...
+    def expired(self) -> None: ...
 
 
 class RaftClient:
@@ -194,7 +194,10 @@ class RaftClient:
     def expire(self) -> None:
         """Let the quorum's timer act now, if it is due: a leader that stood still may have been deposed meanwhile."""
         with self._entering():
+            self._enters()
             self._quorum.expire(self._loop.time())
+            if self.watch is not None:
+                self.watch.expired()
             self._deliver()
 
     # -- writing ----------------------------------------------------------------------------------------------
@@ -280,7 +283,7 @@ class RaftClient:
             self._enters()
             output = self._quorum.poll(self._loop.time())
             if self.watch is not None:
-                self.watch.polled()
+                self.watch.expired()
             self._deliver()
         except Exception as error:
             self._fail(error)

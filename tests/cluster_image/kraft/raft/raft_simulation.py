@@ -203,7 +203,7 @@ class Simulation:
             return
         node.watch.enters(quorum, self.now)
         output = quorum.poll(self.now)
-        node.watch.polled()
+        node.watch.expired()
         self.judge.raise_violated()
         self._check(node)
         self._write_snapshot(node)

@@ -46,21 +46,23 @@ _FULL_TERM: Final = (Role.PROSPECTIVE, Role.CANDIDATE, Role.RESIGNED)
 
 
 class Standing(NamedTuple):
-    """Of a member. leader: of its epoch, as far as it knows. end: of its log. expires_at: its timer's time; not of a
+    """Of a member. leader: of its epoch, as far as it knows. end: of its log, last
+    epoch and offset. expires_at: its timer's time; not of a
     leader, whose timer its followers' fetches move (LeaderResigns)."""
 
     role: Role
     epoch: int
     leader: int | None
     voted_for: int | None
-    end: int
+    end: tuple[int, int]
     expires_at: float
 
     @classmethod
     def of(cls, quorum: Quorum) -> Standing:
-        state, leads = quorum.state, quorum.leadership is not None
-        expires_at = 0.0 if leads else quorum.expires_at
-        return cls(quorum.role, *state, quorum.replica.log.end_offset, expires_at)
+        log, leads = quorum.replica.log, quorum.leadership is not None
+        return cls(
+            quorum.role, *quorum.state, (log.last_epoch, log.end_offset), 0.0 if leads else quorum.expires_at
+        )
 
     @property
     def shown(self) -> tuple[int, int]:
@@ -156,7 +158,7 @@ class Watch:
             self._found("QuorumAnswered", f"was {self._before}, and node {receiver} answers {asked}: {wrong}")
         self._check_timer(after)
 
-    def polled(self) -> None:
+    def expired(self) -> None:
         if (self._quorum.role, self._quorum.epoch) != self._before[:2]:
             self._check_timer(self._look())
 
@@ -208,9 +210,9 @@ class Watch:
             self._check_end(asked.sender, data, after)
 
     def _check_vote(self, candidate: int, data: Any, granted: bool, after: Standing) -> None:
-        before, log = self._before, self._quorum.replica.log
+        before = self._before
         is_same = after.epoch == before.epoch
-        theirs, ours = (int(data.last_offset_epoch), int(data.last_offset)), (log.last_epoch, log.end_offset)
+        theirs, ours = (int(data.last_offset_epoch), int(data.last_offset)), before.end
         kept = before.voted_for if is_same else None
         if data.pre_vote:
             heard = is_same and (before.role is Role.LEADER or (before.role is Role.FOLLOWER and self._heard))
@@ -261,7 +263,9 @@ class Watch:
         if asked is None or told.error_code != NONE:
             return
         if of_log and after.follows(receiver) and asked.current_leader_epoch == after.epoch:
-            is_where = not isinstance(request, rpc.FetchRequest) or asked.fetch_offset == before.end
+            is_where = not isinstance(request, rpc.FetchRequest) or before.end == (
+                asked.last_fetched_epoch, asked.fetch_offset
+            )  # fmt: skip
             self._heard = True if is_where else self._heard or None
         if isinstance(request, rpc.VoteRequest) and not is_news:
             self._check_ballot(receiver, asked, bool(told.vote_granted), after)

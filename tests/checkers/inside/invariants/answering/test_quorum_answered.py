@@ -232,7 +232,7 @@ def timed(role: Role, *seconds: float) -> None:
     for epoch, wait in enumerate(seconds, 3):
         watch.enters(quorum, 1.0)
         quorum.role, quorum.state, quorum._deadline = role, ElectionState(epoch, 2), 1.0 + wait
-        watch.polled()
+        watch.expired()
     oracle.raise_violated()
 
 
