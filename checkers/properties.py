@@ -89,6 +89,7 @@ INVARIANTS: Final = (
     "ProposedIsr",
     "FollowerSession",
     "FetchedFromLeader",
+    "FetchAnswered",
     "AdministratorAnswered",
     "BrokerAnswered",
     "QuorumAnswered",

@@ -257,6 +257,10 @@ class FetchSessionCache:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def get(self, id: int) -> FetchSession | None:
+        """To look at, not to act on."""
+        return self._sessions.get(id)
+
     def receive(self, request: Any, replica: int, broker_epoch: int, now: float) -> Fetch | ErrorCode:
         """What a request of any version asks for, sessions being brought up to date; or why it is refused."""
         session_id = int(getattr(request, "session_id", NO_SESSION))

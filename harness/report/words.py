@@ -87,6 +87,8 @@ PROPERTIES = {
     "FollowerSession": "A leader takes no fetch from before a follower’s restart for a later one.",
     "FetchedFromLeader": "A replica that follows is fetched from the leader that it knows of, and from nobody else; "
     "what is no replica of a broker it does not fetch.",
+    "FetchAnswered": "Who fetches is told what is so of each partition, as soon as there is something to tell, and not "
+    "before: an error where the broker leads it no more or has none, else its high watermark.",
     "AdministratorAnswered": "What administrators ask for is refused only for what is so, and else written as it was "
     "asked.",
     "BrokerAnswered": "What brokers ask the controller for is decided as it was asked, or refused for what is so; and "

@@ -34,7 +34,7 @@ class Invariants:
             self._replicas.setdefault(where, {})[node] = None
             self._dirty[where] = None
 
-    def answers(self, node: str, request: Any, response: Any) -> None: ...
+    def answers(self, node: str, request: Any, response: Any, since: float, now: float) -> None: ...
 
     def node_started(self, name: str, process: Any, disk: Any) -> None:
         if isinstance(process, Node):

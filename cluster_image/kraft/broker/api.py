@@ -19,6 +19,7 @@ from cluster_image.replication.answers.describe import describe_cluster, describ
 from cluster_image.replication.answers.describe_log_dirs import describe_log_dirs
 from cluster_image.replication.answers.metadata import MetadataHandler
 from cluster_image.replication.fetch import FetchHandler
+from cluster_image.replication.fetch_session import FetchSessionCache
 from cluster_image.replication.offsets import OffsetsHandler
 from cluster_image.replication.produce import ProduceHandler
 from cluster_image.replication.served import Refused
@@ -85,8 +86,9 @@ class BrokerApi:
         self._auto_creation.close()
 
     @property
-    def fetch_sessions(self) -> int:
-        return len(self._fetch.sessions)
+    def fetch_sessions(self) -> FetchSessionCache:
+        """To look at, not to act on."""
+        return self._fetch.sessions
 
     async def handle(self, request: Any, peer: Peer) -> Entity | None:
         match type(request).__name__:

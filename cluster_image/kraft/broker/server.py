@@ -16,6 +16,7 @@ from cluster_image.kraft.raft import RaftClient
 from cluster_image.network import Entity, Listening, Network, Peer
 from cluster_image.network.authorization import authorized
 from cluster_image.network.tasks import Failed
+from cluster_image.replication.fetch_session import FetchSession
 from cluster_image.replication.log_manager import LogManager
 from cluster_image.replication.replica import PartitionKey, Replica
 from cluster_image.storage.disk import Disk
@@ -89,7 +90,11 @@ class BrokerServer:
     @property
     def fetch_sessions(self) -> int:
         """How many incremental fetch sessions are kept here (KIP-227)."""
-        return 0 if self._api is None else self._api.fetch_sessions
+        return 0 if self._api is None else len(self._api.fetch_sessions)
+
+    def fetch_session(self, id: int) -> FetchSession | None:
+        """To look at, not to act on."""
+        return None if self._api is None else self._api.fetch_sessions.get(id)
 
     @property
     def replicated(self) -> tuple[int, int]:

@@ -115,9 +115,9 @@ class SimulatedCluster(Cluster):
         """See Invariants.node_gone."""
         self._tell(self.invariants.node_gone, name, lossy)
 
-    def _answers(self, name: str, request: object, response: object) -> None:
+    def _answers(self, name: str, request: object, response: object, since: float) -> None:
         try:
-            self.invariants.answers(name, request, response)
+            self.invariants.answers(name, request, response, since, self.loop.time())
         except Violated as violation:
             self._violation = self._violation or violation
 

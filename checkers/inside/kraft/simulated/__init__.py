@@ -69,6 +69,8 @@ the words mean:
 | answers.py                    | was not answered; what stands already is not proposed    | changes        | KIP-903
 | FetchedFromLeader:            | a replica that follows is fetched from the leader that   | ten times a    | 000,
 | following.py                  | it knows of alone; what is no replica is not fetched     | second         | 2.2.3
+| FetchAnswered:                | who fetches is told what is so, as soon as there is      | a broker       | 000,
+| answering/fetching.py         | something to tell, and not before                        | answers        | 2.2.3
 | AdministratorAnswered:        | what administrators ask for is refused only for what is  | the controller | Apache
 | answering/administration.py   | so, and else written as it was asked                     | decides        | Kafka;
 |                               |                                                          |                | 003
@@ -154,6 +156,7 @@ PROPERTIES: Final = (
     "ProposedIsr",
     "FollowerSession",
     "FetchedFromLeader",
+    "FetchAnswered",
     "AdministratorAnswered",
     "BrokerAnswered",
     "QuorumAnswered",

@@ -15,6 +15,7 @@ from cluster_image.kraft.node import METADATA_DIRECTORY, Node
 from . import assignments, metadata
 from .answering.acknowledging import Acknowledging
 from .answering.deciding import DecidingOracle
+from .answering.fetching import Fetching
 from .answering.lookups import check_ends, check_offsets
 from .answering.voters import VotersOracle
 from .durability import Disk, DurabilityOracle
@@ -67,6 +68,7 @@ class Invariants:
             "ListOffsetsRequest": partial(check_offsets, before=self._acknowledging.before),
             "OffsetForLeaderEpochRequest": check_ends,
         }  # fmt: skip
+        self._fetching = Fetching(self._acknowledging.before)
         self._deciding = DecidingOracle(min_insync_replicas, deletes_topics, session_s)
         self._voters = VotersOracle()
         self._partitions: dict[str, PartitionOracle] = {}
@@ -97,6 +99,7 @@ class Invariants:
         """A process begins, before anything of it has run. disk: its own; None: what it takes to be durable is not
         asked."""
         self._nodes[name] = node
+        self._fetching.node_started(name)
         if node.controller is not None:
             node.controller.decided = partial(self._deciding.decided, name)
         node.raft.watch = self._voters.watch(name)
@@ -148,11 +151,16 @@ class Invariants:
         elif event in _OF_QUORUM:
             self._dirty[name, ""] = None
 
-    def answers(self, name: str, request: Any, response: Any) -> None:
+    def answers(self, name: str, request: Any, response: Any, since: float, now: float) -> None:
         """See harness.targets.target.Invariants."""
-        check = self._answered.get(type(request).__name__)
-        if check is not None and name in self._nodes:
-            check(name, self._nodes[name], request, response)
+        kind = type(request).__name__
+        check = self._answered.get(kind)
+        if name in self._nodes:
+            if check is not None:
+                check(name, self._nodes[name], request, response)
+            elif kind == "FetchRequest":
+                self._fetching.check(name, self._nodes[name], request, response, since, now)
+            self._fetching.answered(name, now)
 
     # -- checks -----------------------------------------------------------------------------------------------
 
@@ -191,6 +199,7 @@ class Invariants:
         self._resigning.look(self._nodes, now)
         self._deleting.look(self._nodes, now)
         self._acknowledging.look(self._nodes, now)
+        self._fetching.look(self._nodes, now)
         for name, node in self._nodes.items():
             if node.broker is not None:
                 check_fetched(name, node.broker)

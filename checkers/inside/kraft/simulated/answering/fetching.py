@@ -1,0 +1,197 @@
+"""FetchAnswered: what a broker answers a fetch with, and when.
+
+| a partition that was asked for | must be told
+| ------------------------------ | ------------------------------------------------------------------------------------
+| that is not here               | why, by an error
+| that the broker leads          | its high watermark, as it is; no error for a leader epoch that has not passed, nor
+|                                | for an offset between the log's start and the high watermark
+| that it leads no more          | as soon as that is so: who waits for news is not kept waiting
+
+And an answer that comes before the time to wait is up tells something: an error, or as many bytes as were asked for.
+
+A process that was paused comes to all that it has missed at once: it is late only if it has answered others meanwhile.
+
+Sources: 000, 2.2.3; Apache Kafka's DelayedFetch and ReplicaManager; KIP-227, KIP-320.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from checkers.inside.violation import Violated
+from cluster_image.kraft.broker.server import BrokerServer
+from cluster_image.kraft.node import Node
+from cluster_image.kraft.raft import rpc
+from cluster_image.replication.replica import PartitionKey
+
+#: Seconds for which something has been so before it counts.
+LONG_S: Final = 0.1
+#: Seconds by which an answer may be late, and what was answered meanwhile, by whom that is.
+_LATE_S: Final = 0.2
+_APART_S: Final = 0.05
+_ANSWERS: Final = 2
+_ROUNDING_S: Final = 1e-6
+
+_NO_SESSION_EPOCHS: Final = (0, -1)
+
+
+class _Asked(NamedTuple):
+    """replica: who fetches, -1: a consumer. since, now: seconds."""
+
+    replica: int
+    request: Any
+    since: float
+    now: float
+
+
+class Fetching:
+    """before: the high watermark that a node had LONG_S ago as the leader of a partition, in this leader epoch; -1."""
+
+    def __init__(self, before: Callable[[str, str, int], int]) -> None:
+        self._before = before
+        self._looked = 0.0
+        self._led: dict[str, Mapping[PartitionKey, bool]] = {}  # by node, what is there: does it lead?
+        self._led_before: dict[str, Mapping[PartitionKey, bool]] = {}  # LONG_S ago, or longer
+        self._not_led: dict[tuple[str, PartitionKey], float] = {}  # since when
+        self._answered: dict[str, list[float]] = {}  # when each node has answered anything
+
+    def node_started(self, name: str) -> None:
+        self._answered[name] = []
+        for known in (self._led, self._led_before):
+            known.pop(name, None)
+        for key in [key for key in self._not_led if key[0] == name]:
+            del self._not_led[key]
+
+    def answered(self, name: str, now: float) -> None:
+        self._answered.setdefault(name, []).append(now)
+
+    def look(self, nodes: Mapping[str, Node], now: float) -> None:
+        """Some ten times a second. now: virtual seconds."""
+        if now - self._looked < LONG_S:
+            return
+        self._looked, self._led_before, self._led = now, self._led, {}
+        for name, node in nodes.items():
+            if node.broker is None:
+                continue
+            led = self._led[name] = {key: partition.is_leader for key, partition in node.broker.partitions.items()}
+            for key, leads in led.items():
+                if leads:
+                    self._not_led.pop((name, key), None)
+                else:
+                    self._not_led.setdefault((name, key), now)
+
+    def check(self, name: str, node: Node, request: Any, response: Any, since: float, now: float) -> None:
+        """Of FetchRequest; not of the metadata, which a broker that is a controller, too, answers as such. Raises
+        Violated."""
+        broker = node.broker
+        of_metadata = any(_name(topic) == rpc.TOPIC_ID for topic in request.topics)
+        if broker is None or of_metadata or getattr(response, "error_code", ErrorCode.none) is not ErrorCode.none:
+            return
+        state = getattr(request, "replica_state", request)
+        asked = _Asked(int(state.replica_id), request, since, now)
+        told = {
+            (_name(topic), int(data.partition_index)): data
+            for topic in response.responses for data in topic.partitions
+        }  # fmt: skip
+        named = [(_name(topic), int(data.partition), data) for topic in request.topics for data in topic.partitions]
+        for topic, index, data in named:
+            self._check_one(name, broker, asked, topic, data, told.get((topic, index)))
+        session = broker.fetch_session(int(getattr(request, "session_id", 0)))
+        is_whole = getattr(request, "session_epoch", -1) in _NO_SESSION_EPOCHS
+        keys = [(topic, index) for topic, index, _ in named] if is_whole else list(_keys(session))
+        self._check_wait(name, broker, asked, keys)
+        if keys and int(request.min_bytes) > 0:
+            _check_early(name, asked, list(told.values()))
+
+    def _check_one(
+        self, name: str, broker: BrokerServer, asked: _Asked, topic: Any, data: Any, told: Any | None
+    ) -> None:
+        index = int(data.partition)
+        key = _key(broker, topic, index)
+        partition = None if key is None else broker.partitions.get(key)
+        where = f"{topic}-{index}" if partition is None else str(partition)
+        if partition is None:
+            long = name in self._led_before and key not in self._led_before[name]
+            if long and (told is None or told.error_code is ErrorCode.none):
+                raise _violated(name, where, f"it is not here, and {'nothing' if told is None else 'no error'} is told")
+            return
+        if told is None or not partition.is_leader:
+            return
+        epoch, offset = int(getattr(data, "current_leader_epoch", -1)), int(data.fetch_offset)
+        known = self._before(name, where, partition.leader_epoch)
+        if told.error_code is ErrorCode.none:
+            watermark = int(told.high_watermark)
+            if known >= 0 and not known <= watermark <= partition.high_watermark:
+                raise _violated(
+                    name, where, f"the watermark was {known} and is {partition.high_watermark}, and {watermark} is told"
+                )  # fmt: skip
+        elif told.error_code is ErrorCode.fenced_leader_epoch and not 0 <= epoch < partition.leader_epoch:
+            raise _violated(name, where, f"leader epoch {epoch} is fenced, and it leads in {partition.leader_epoch}")
+        elif (
+            told.error_code is ErrorCode.offset_out_of_range and asked.replica < 0
+            and partition.log.start_offset <= offset <= known
+        ):  # fmt: skip
+            raise _violated(
+                name, where, f"offset {offset} is refused, and its log starts at {partition.log.start_offset}; the "
+                f"high watermark was {known}",
+            )  # fmt: skip
+
+    def _check_wait(self, name: str, broker: BrokerServer, asked: _Asked, keys: list[tuple[Any, int]]) -> None:
+        answered = self._answered.get(name, [])
+        for topic, index in keys:
+            key = _key(broker, topic, index)
+            partition = None if key is None else broker.partitions.get(key)
+            lost = None if key is None else self._not_led.get((name, key))
+            if lost is None or partition is None or partition.is_leader:
+                continue
+            begin = max(lost, asked.since)
+            meanwhile = bisect(answered, asked.now - _APART_S) - bisect(answered, begin + _APART_S)
+            if asked.now - begin > _LATE_S and meanwhile >= _ANSWERS:
+                raise _violated(
+                    name, str(partition), f"who fetches was kept waiting for {asked.now - begin:.3f} s "
+                    f"after it led no more, and {meanwhile} others were answered meanwhile",
+                )  # fmt: skip
+
+
+def _check_early(name: str, asked: _Asked, told: list[Any]) -> None:
+    request = asked.request
+    waits_until = asked.since + request.max_wait.total_seconds()
+    if asked.now >= waits_until - _ROUNDING_S or any(_is_urgent(data) for data in told):
+        return
+    found = sum(len(data.records or b"") for data in told)
+    wanted = min(int(request.min_bytes), max(int(getattr(request, "max_bytes", 1 << 31)), 1))
+    if found < wanted:
+        raise _violated(
+            name, "", f"who fetches waits {waits_until - asked.now:.3f} s more for {wanted} bytes, and is told of "
+            f"nothing but {found}",
+        )  # fmt: skip
+
+
+def _is_urgent(data: Any) -> bool:
+    diverging = getattr(data, "diverging_epoch", None)
+    return data.error_code is not ErrorCode.none or (diverging is not None and diverging.end_offset >= 0)
+
+
+def _keys(session: Any | None) -> Iterator[tuple[Any, int]]:
+    if session is not None:
+        yield from session.partitions.by_key
+
+
+def _name(topic: Any) -> Any:
+    """Its id, or its name before version 13."""
+    return topic.topic_id if hasattr(topic, "topic_id") else topic.topic
+
+
+def _key(broker: BrokerServer, topic: Any, index: int) -> PartitionKey | None:
+    if isinstance(topic, str):
+        known = broker.image.topics.get(topic)
+        return None if known is None else (known.id, index)
+    return topic, index
+
+
+def _violated(name: str, where: str, what: str) -> Violated:
+    return Violated("FetchAnswered", f"{name} answers a fetch{f' of {where}' if where else ''}: {what}", where, (name,))

@@ -1,0 +1,103 @@
+"""FetchAnswered: brokers that tell who fetches nothing, too early, too late or what is not so are found by its name."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from cluster_image.kraft.broker.partition import Partition
+from cluster_image.replication import fetch
+from cluster_image.replication.fetch import FetchHandler
+from cluster_image.replication.replica import Change
+from cluster_image.storage.errors import OffsetOutOfRange
+
+from ..lies import EXPLORED, Lies, check_found
+
+MOVING: Final = EXPLORED.model_copy(
+    update={"nemesis": ("membership:reassign", "kill"), "brokers": 4, "short_lived_topics": 1.0}
+)
+#: Followers wait as long for news as a broker may be kept waiting.
+ELECTING: Final = EXPLORED.model_copy(
+    update={"nemesis": ("membership:preferred-election", "pause"), "rate": 2.0,
+            "settings": {"replica.fetch.wait.max.ms": "1000"}}
+)  # fmt: skip
+
+
+def silent(patch: pytest.MonkeyPatch) -> None:
+    """Nothing is said of what is not here."""
+    patch.setattr(
+        FetchHandler, "_record",
+        lambda self, partitions, found, now, record=FetchHandler._record: (
+            record(self, [asked for asked in partitions if self._partition(asked) is not None], found, now)
+        ),
+    )  # fmt: skip
+    read_one = FetchHandler._read_one
+    patch.setattr(
+        FetchHandler, "_read_one",
+        lambda self, asked, found: None if self._partition(asked) is None else read_one(self, asked, found),
+    )  # fmt: skip
+
+
+def not_told(patch: pytest.MonkeyPatch) -> None:
+    """Who waits is not told that the broker leads no more."""
+    tell = Partition._tell
+    patch.setattr(Partition, "_tell", lambda self, change: None if change is Change.ROLE else tell(self, change))
+
+
+def at_once(patch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for news."""
+
+    async def lie(self: FetchHandler, request: Any, asked: Any, found: Any, loop: Any) -> None:
+        readable = list(asked.partitions.due)
+        if found.replica >= 0:
+            readable = self._record(readable, found, loop.time())
+        await self._read(asked, readable, found)
+
+    patch.setattr(FetchHandler, "_find_enough", lie)
+
+
+def old_watermark(patch: pytest.MonkeyPatch) -> None:
+    told = fetch._partition_data
+    patch.setattr(
+        fetch, "_partition_data",
+        lambda module, asked, result, watermark, start: told(module, asked, result, max(watermark - 1, -1), start),
+    )  # fmt: skip
+
+
+def fences_its_own(patch: pytest.MonkeyPatch) -> None:
+    """The leader epoch that stands is taken for one that has passed."""
+
+    def lie(self: Partition, leader_epoch: int) -> ErrorCode | None:
+        return ErrorCode.fenced_leader_epoch if leader_epoch == self.leader_epoch else None
+
+    patch.setattr(Partition, "_refuse_epoch", lie)
+
+
+def refuses_the_end(patch: pytest.MonkeyPatch) -> None:
+    """A consumer that has read everything has gone too far."""
+    read = Partition.read_as_consumer
+
+    def lie(self: Partition, leader_epoch: int, offset: int, most: int) -> bytes:
+        if offset == self.high_watermark > 0:
+            raise OffsetOutOfRange(offset, 0, offset)
+        return read(self, leader_epoch, offset, most)
+
+    patch.setattr(Partition, "read_as_consumer", lie)
+
+
+LIES: Lies = {
+    "nothing is said of what is not here": (silent, "FetchAnswered", 1),
+    "who waits is not told": (not_told, "FetchAnswered", 0),
+    "nobody waits": (at_once, "FetchAnswered", 0),
+    "an old high watermark": (old_watermark, "FetchAnswered", 0),
+    "the present leader epoch is fenced": (fences_its_own, "FetchAnswered", 0),
+    "the end of the log is refused": (refuses_the_end, "FetchAnswered", 0),
+}
+PLANS: Final = {"nothing is said of what is not here": MOVING, "who waits is not told": ELECTING}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_lie_is_found_by_the_name_of_what_it_breaks(monkeypatch: pytest.MonkeyPatch, lie: str) -> None:
+    check_found(LIES, lie, monkeypatch, PLANS.get(lie, EXPLORED))
