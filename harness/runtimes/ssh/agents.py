@@ -161,7 +161,7 @@ class HostAgents:
         def no_more() -> str:
             return self._gone.get(node) or ("" if beats else self._unreachable.get(node, ""))
 
-        until = time.monotonic() + RETRY_S
+        began = time.monotonic()
         with mine.lock:
             if why := no_more():
                 raise NoAnswer(f"{do} on {node}: {why}")
@@ -172,8 +172,9 @@ class HostAgents:
                     stop=lambda state: self._over.is_set() or bool(no_more()) or late(state), reraise=True,
                 ):  # fmt: skip
                     with attempt:
-                        patience_s = until - time.monotonic() if beats else _LONGER_S.get(do, ANSWER_S)
-                        return self._exchange(mine, node, request, max(_WATCH_S, patience_s), no_more)
+                        left_s = began + RETRY_S - time.monotonic()
+                        patience_s = max(_WATCH_S, left_s if beats else _LONGER_S.get(do, ANSWER_S))
+                        return self._exchange(mine, node, request, began, patience_s, no_more)
             except _Gone as error:
                 self._is_gone(node, error)
                 raise NoAnswer(f"{do} on {node}: {error}") from error
@@ -181,8 +182,11 @@ class HostAgents:
                 raise NoAnswer(f"{do} on {node}: {no_more() or error}") from error
         raise AssertionError("it returns or raises")
 
-    def _exchange(self, line: _Line, node: str, request: bytes, patience_s: float, no_more: Callable[[], str]) -> bytes:
-        """no_more: why nobody waits for it any more. Raises HostError, _Lost, _Gone."""
+    def _exchange(
+        self, line: _Line, node: str, request: bytes, began: float, patience_s: float, no_more: Callable[[], str]
+    ) -> bytes:
+        """began: to ask, perhaps more than once. no_more: why nobody waits for it any more. Raises HostError, _Lost,
+        _Gone."""
         life = self._lives[node]
         try:
             channel = line.channel  # close() may take it from the line at any time
@@ -190,7 +194,7 @@ class HostAgents:
                 channel = line.channel = self._sessions[node].open(self._command[node], sudo=True)
             with suppress(HostUnreachable):  # it has ended: what it has said tells why
                 channel.send(request)
-            answered = _line_of(channel, patience_s, no_more)
+            answered = _line_of(channel, began, patience_s, no_more)
             if answered.endswith(b"\n"):
                 return answered
             if answered:
@@ -286,8 +290,8 @@ class HostAgents:
             line.close()
 
 
-def _line_of(channel: Channel, patience_s: float, no_more: Callable[[], str]) -> bytes:
-    """What Channel.readline returns. Raises HostUnreachable, _Lost."""
+def _line_of(channel: Channel, began: float, patience_s: float, no_more: Callable[[], str]) -> bytes:
+    """What Channel.readline returns. began: to wait for it, on whatever channel. Raises HostUnreachable, _Lost."""
     until = time.monotonic() + patience_s
     while True:
         try:
@@ -295,8 +299,8 @@ def _line_of(channel: Channel, patience_s: float, no_more: Callable[[], str]) ->
         except TimeoutError as error:
             if why := no_more():
                 raise _Lost(why) from error
-            if time.monotonic() >= until:
-                raise _Lost(f"its agent has not answered for {patience_s:.0f} s") from error
+            if (now := time.monotonic()) >= until:
+                raise _Lost(f"its agent has not answered for {now - began:.0f} s") from error
 
 
 def _result(answered: bytes, what: str) -> Any:

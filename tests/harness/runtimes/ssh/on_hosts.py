@@ -18,7 +18,8 @@ from harness.runtimes.ssh.runtime import SshRuntime
 from tests.clusters.ssh_hosts import SshHosts
 from tests.clusters.stand_in import STAND_IN
 
-#: Of each host, by root: what faults and runs could leave there. Counters, ages and pids say nothing; table `ip nat` is
+#: Of each host, by root: what faults and runs could leave there. Counters, ages and pids say nothing, nor whether a
+#: process has something to do at this moment (R) or waits for it (S), as all do but frozen ones; table `ip nat` is
 #: Docker's own, which makes it a moment after a container has started.
 _LOOKS = """
 nft list tables | grep -v 'ip nat$' | while read -r _ family name; do nft list table $family $name; done
@@ -45,7 +46,8 @@ def state(containers: SshHosts, names: Collection[str] | None = None) -> dict[st
 
 def _state_of(containers: SshHosts, name: str) -> list[str]:
     told = containers.look(name, _LOOKS)
-    return sorted(re.sub(r"(packets|bytes|direct_packets_stat) \d+", "", line) for line in told.splitlines())
+    varies = re.compile(r"(packets|bytes|direct_packets_stat) \d+|(?<= )[RS]$")
+    return sorted(varies.sub("", line) for line in told.splitlines())
 
 
 def differences(before: Mapping[str, Sequence[str]], now: Mapping[str, Sequence[str]]) -> list[str]:

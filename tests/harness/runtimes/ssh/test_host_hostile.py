@@ -189,7 +189,7 @@ def _hang_up(containers: SshHosts) -> None:
 def test_a_host_that_is_gone_and_one_that_was_rebooted_cost_a_run_its_patience_once(
     containers: SshHosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agents, "RETRY_S", 4.0)
+    monkeypatch.setattr(agents, "RETRY_S", 8.0)  # longer than it takes to boot
     monkeypatch.setattr(connecting, "CONNECT_TIMEOUT_S", 3.0)
     before, before_boot = state(containers, GOOD[2:]), ours(containers)
 

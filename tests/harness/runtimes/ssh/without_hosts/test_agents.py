@@ -87,7 +87,7 @@ def test_what_takes_long_makes_no_host_a_lost_one(
     host.takes_s = {"copy_disk": 1.0, "fill_disk": 100.0}
     asking.started("n", host.boot)
     asking.ask_now("n", "n", "copy_disk", {})
-    with pytest.raises(NoAnswer, match="fill_disk on n: its agent has not answered for 0 s"):
+    with pytest.raises(NoAnswer, match="fill_disk on n: its agent has not answered for 1 s"):
         asking.ask_now("n", "n", "fill_disk", {})
     assert asking.why_not("n") == "" and not asking.lost.get("n")
     asking.ask_now("n", "n", "kill", {})
