@@ -149,4 +149,3 @@ def runs(api: docker.APIClient) -> dict[str, Left]:
 
 def _of(run: str) -> dict[str, Any]:
     return {"label": f"{RUN_LABEL}={run}"}
-
