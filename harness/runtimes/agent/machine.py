@@ -24,7 +24,7 @@ from .volume import copying, damage, disk, loss, other, pages, slow
 
 _RELEASE_TIMEOUT = 5.0  # seconds
 _STOP_TIMEOUT = 2.0
-_PROBED_S = 0.25  # of what a limit lets through, to see that it does no more
+_PROBED_S = 0.5  # of what a limit lets through, to see that it does no more: the kernel passes 0.1 s of it at once
 _MOST_PROBED = 4 << 20  # bytes
 _MAKE_FILE_SYSTEM = {
     "ext4": ["mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=1,lazy_journal_init=1"],

@@ -57,7 +57,7 @@ Started = tuple[asyncio.Runner, SshCluster]
 
 @asynccontextmanager
 async def left_whole(running: SshCluster) -> AsyncIterator[None]:
-    assert await running.leftovers() == []
+    assert await running.leftovers() == [], "left by a test before this one, which failed"
     yield
     assert await running.leftovers() == []
     for broker in running.brokers:
@@ -157,7 +157,7 @@ def test_every_fault_of_a_disk(cluster: Started) -> None:
 
     async def of_slow() -> None:
         evidence = await slow.slow_disk(1 << 20, 100)
-        assert evidence["write_ms_while"] > 200 > evidence["write_ms_before"], "a quarter of what passes in a second"
+        assert evidence["write_ms_while"] > 300 > evidence["write_ms_before"], "half of what passes in a second"
         assert await slow.leftovers() == ["has a slow disk"]
         assert float(await ask(slow, "write_s", 1 << 20)) > 0.5
         await slow.kill()
