@@ -64,7 +64,8 @@ class OffsetsHandler:
         timestamp = int(data.timestamp)
         leader_epoch = int(getattr(data, "current_leader_epoch", -1))
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
-            return partition.start_of_log(leader_epoch), -1, partition.leader_epoch
+            start = partition.start_of_log(leader_epoch)
+            return start, -1, partition.log.epoch_before(start + 1)
         end = partition.end_of_committed_log(leader_epoch, self._holds_lease())
         if timestamp == LATEST:
             return end, -1, partition.leader_epoch

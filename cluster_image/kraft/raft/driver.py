@@ -72,6 +72,18 @@ class QuorumWatch(Protocol):
     def expired(self) -> None: ...
 
 
+class _Unwatched:
+    """A QuorumWatch that looks at nothing."""
+
+    def enters(self, quorum: Quorum, now: float) -> None: ...
+
+    def received(self, request: Entity, answer: Entity | WaitingFetch) -> None: ...
+
+    def responded(self, receiver: int, request: Entity, response: Entity) -> None: ...
+
+    def expired(self) -> None: ...
+
+
 class RaftClient:
     """One node's part in the metadata quorum: a voter if `node_id` is among `voters`, else an observer.
 
@@ -96,7 +108,7 @@ class RaftClient:
         self.node_id = node_id
         self.voters = dict(sorted(voters.items()))
         self.listener = listener
-        self.watch: QuorumWatch | None = None
+        self.watch: QuorumWatch = _Unwatched()
         self._cluster_id = cluster_id
         self._disk = disk
         self._directory = directory
@@ -196,8 +208,7 @@ class RaftClient:
         with self._entering():
             self._enters()
             self._quorum.expire(self._loop.time())
-            if self.watch is not None:
-                self.watch.expired()
+            self.watch.expired()
             self._deliver()
 
     # -- writing ----------------------------------------------------------------------------------------------
@@ -236,8 +247,7 @@ class RaftClient:
         with self._entering():
             self._enters()
             answer = self._quorum.receive(request, self._loop.time())
-            if self.watch is not None:
-                self.watch.received(request, answer)
+            self.watch.received(request, answer)
         if not isinstance(answer, WaitingFetch):
             return answer
         future: asyncio.Future[Entity] = self._loop.create_future()
@@ -251,8 +261,7 @@ class RaftClient:
     # -- steps ------------------------------------------------------------------------------------------------
 
     def _enters(self) -> None:
-        if self.watch is not None:
-            self.watch.enters(self._quorum, self._loop.time())
+        self.watch.enters(self._quorum, self._loop.time())
 
     @contextmanager
     def _entering(self) -> Iterator[None]:
@@ -282,8 +291,7 @@ class RaftClient:
         try:
             self._enters()
             output = self._quorum.poll(self._loop.time())
-            if self.watch is not None:
-                self.watch.expired()
+            self.watch.expired()
             self._deliver()
         except Exception as error:
             self._fail(error)
@@ -410,8 +418,7 @@ class RaftClient:
             else:
                 self._enters()
                 self._quorum.respond(send.receiver, send.request, response, now)
-                if self.watch is not None:
-                    self.watch.responded(send.receiver, send.request, response)
+                self.watch.responded(send.receiver, send.request, response)
 
     async def _connect(self, send: Send) -> Connection:
         """A connection for each kind of request: a fetch that waits must not hold up a vote."""

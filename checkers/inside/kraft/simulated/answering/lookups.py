@@ -4,10 +4,13 @@
 | -------------------- | -------------- | ---------------------------------------------------------------------------
 | ListOffsets          | a time         | the first committed record of that time or later, and none before it is one
 |                      | the last time  | a committed record, and no committed one is later
+|                      | the first      | no time, and the leader epoch of the record there, if there is one
+|                      | the last       | no time, and a leader epoch that this leader has had
 | OffsetForLeaderEpoch | a leader epoch | where that epoch, or the last before it, ends: all of it lies below, and all
 |                      |                | of later epochs above
 
-And whoever names no leader epoch of their own is not refused for it. Where all records of a batch have one time, as
+With a record goes the leader epoch of its batch; with none, and with an error, -1 for all that there is not. And
+whoever names no leader epoch of their own is not refused for it. Where all records of a batch have one time, as
 those of this project's clients do, a batch is as good as its first record.
 
 Sources: Apache Kafka's UnifiedLog.fetchOffsetByTimestamp and endOffsetForEpoch; KIP-101, KIP-320, KIP-734.
@@ -27,8 +30,11 @@ from cluster_image.storage.records import BatchHeader
 
 from ..logs import headers
 
+_LATEST: Final = -1
+_EARLIEST: Final = -2
 _MAX_TIMESTAMP: Final = -3
 _NO_EPOCH: Final = -1
+_NONE: Final = -1
 _FOR_ITS_EPOCH: Final = (ErrorCode.fenced_leader_epoch, ErrorCode.unknown_leader_epoch)
 
 
@@ -38,8 +44,13 @@ def check_offsets(name: str, node: Node, request: Any, response: Any, before: Ca
     for where, asked, told, partition in _answers(node, request, response, "partition_index"):
         _check_epoch(name, where, asked, told)
         timestamp, offset = int(asked.timestamp), int(told.offset)
-        by_time = timestamp >= 0 or timestamp == _MAX_TIMESTAMP
-        if told.error_code is not ErrorCode.none or partition is None or not by_time:
+        if offset == _NONE or told.error_code is not ErrorCode.none:
+            _check_nothing(name, where, told, offset, int(told.timestamp))
+        if told.error_code is not ErrorCode.none or partition is None:
+            continue
+        if timestamp in (_EARLIEST, _LATEST):
+            _check_end(name, where, timestamp, told, partition)
+        if not (timestamp >= 0 or timestamp == _MAX_TIMESTAMP):
             continue
         committed = [each for each in headers(partition.log) if each.next_offset <= partition.high_watermark]
         if any(each.base_timestamp != each.max_timestamp for each in committed):
@@ -59,12 +70,45 @@ def check_offsets(name: str, node: Node, request: Any, response: Any, before: Ca
             raise _violated(
                 name, where, f"takes {offset}, of {told.timestamp} ms, for {meant}, and has {_told(later or [at])}"
             )
+        if at is not None and _leader_epoch(told) not in (None, at.leader_epoch):
+            raise _violated(name, where, f"takes {offset} for one of epoch {_leader_epoch(told)}, and has {_told([at])}")
+
+
+def _check_end(name: str, where: str, timestamp: int, told: Any, partition: Partition) -> None:
+    """Of where a log begins or ends."""
+    epoch, offset = _leader_epoch(told), int(told.offset)
+    if told.timestamp != _NONE:
+        raise _violated(name, where, f"has a time, {told.timestamp} ms, for {offset}, and was asked for none")
+    if epoch is None:
+        return
+    if timestamp == _LATEST:
+        if not 0 <= epoch <= partition.leader_epoch:
+            raise _violated(name, where, f"ends at {offset} of epoch {epoch}, and it leads in {partition.leader_epoch}")
+        return
+    first = next((each for each in headers(partition.log) if each.base_offset <= offset < each.next_offset), None)
+    if first is not None and epoch != first.leader_epoch:
+        raise _violated(name, where, f"begins at {offset} of epoch {epoch}, and has {_told([first])}")
+
+
+def _check_nothing(name: str, where: str, told: Any, *offset_and_time: int) -> None:
+    """Of what there is not, and of what was not looked for."""
+    values = (*offset_and_time, _leader_epoch(told))
+    if any(value not in (_NONE, None) for value in values):
+        raise _violated(name, where, f"has no answer ({told.error_code.name}), and tells {values}")
+
+
+def _leader_epoch(told: Any) -> int | None:
+    """None: no such field in this version."""
+    epoch = getattr(told, "leader_epoch", None)
+    return None if epoch is None else int(epoch)
 
 
 def check_ends(name: str, node: Node, request: Any, response: Any) -> None:
     """Of OffsetForLeaderEpoch. Raises Violated."""
     for where, asked, told, partition in _answers(node, request, response, "partition"):
         _check_epoch(name, where, asked, told)
+        if told.error_code is not ErrorCode.none:
+            _check_nothing(name, where, told, int(told.end_offset))
         if told.error_code is not ErrorCode.none or partition is None:
             continue
         epoch, answered, end = int(asked.leader_epoch), int(told.leader_epoch), int(told.end_offset)
