@@ -178,9 +178,10 @@ class LogManager:
             self._start_file.write(starts)
             self._starts = starts
 
-    def topic_of(self, key: TopicPartition) -> UUID | None:
-        """The topic whose log this is; None: there is none."""
-        return self._topic_ids.get(key)
+    @property
+    def topics(self) -> Mapping[TopicPartition, UUID]:
+        """Of each log that is here, whose it is."""
+        return self._topic_ids
 
     # -- deletion ---------------------------------------------------------------------------------------------
 

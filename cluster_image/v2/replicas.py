@@ -91,7 +91,7 @@ class Replicas:
     def hosts(self, topic: str, partition: int) -> bool:
         """Has this broker a replica, or the log of one that it has not started?"""
         started = (topic_id(topic), partition) in self._replicating
-        return started or self._logs.topic_of((topic, partition)) is not None
+        return started or self._logs.topics.get((topic, partition)) is not None
 
     def start_replica(self, topic: str, partition: int) -> None:
         """001, startReplica: recover its log, if it is not here yet, and follow who leads the partition, or lead it."""
@@ -125,7 +125,7 @@ class Replicas:
         if closing is not None:
             self.topics.remove(topic, partition)
             await closing.close(ErrorCode.unknown_topic_or_partition)
-        if key not in self._replicating and self._logs.topic_of((topic, partition)) is not None:
+        if key not in self._replicating and self._logs.topics.get((topic, partition)) is not None:
             self._logs.delete([(topic, partition)], self._high_watermarks())
         log.info("replica closed", extra={"partition": f"{topic}-{partition}"})
 

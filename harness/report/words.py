@@ -71,8 +71,8 @@ PROPERTIES = {
     "UnexpectedError": "A node’s code is never where it does not know how to go on: no request and nothing else in it "
     "ends in an error of the code itself.",
     "RecordsDeleted": "A leader deletes soon what log.retention.bytes leaves no room for, and the files of what lies "
-    "below its log’s start; and who writes a snapshot of the metadata keeps one besides, and the log from "
-    "its end on.",
+    "below its log’s start; a broker the logs of which it is no replica; and who writes a snapshot of the metadata "
+    "keeps one besides, and the log from its end on.",
     "Liveness": "Whatever else a healed cluster must come to: nodes run, and have the same metadata and the same logs.",
     "FlushedOffset": "What a node takes to be on its disk of a log, a power cut at that moment would leave.",
     "VoterEndOffset": "What the leader of the controllers’ quorum counts a voter for, that voter’s disk has.",
@@ -118,7 +118,8 @@ PROPERTIES = {
     "HighWatermarkCheckpoint": "What a replica takes for committed is in its log.",
     "LogStartCheckpoint": "A log begins within its segments.",
     "CleanShutdown": "No node that runs says that it was shut down cleanly; in simulation also: whoever says so had "
-    "all of its logs on its disk, and has lost nothing since that the disk would tell.",
+    "all of its logs on its disk, and has lost nothing since that the disk would tell; and whose disk says so, and has "
+    "lost nothing, says so at its next start.",
     "ProducerSnapshot": "What is remembered of producers can be read, and is of offsets that the log reaches.",
     "QuorumState": "quorum-state can be read, is no older than the metadata log, and no epoch has two leaders; in "
     "simulation also: a voter’s epoch and vote are in it, durably, before anybody hears of them.",

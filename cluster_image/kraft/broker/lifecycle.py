@@ -57,7 +57,7 @@ class Lifecycle:
         self.previous_epoch = previous_epoch
         self._metadata_offset = metadata_offset
         self._incarnation = uuid.UUID(int=random.getrandbits(128), version=4)
-        self._lease_until = float("-inf")
+        self.lease_until = float("-inf")
         self._failed = failed
         self._heartbeats: asyncio.Task[None] | None = None
         self._may_shut_down = asyncio.Event()
@@ -71,7 +71,7 @@ class Lifecycle:
     def holds_lease(self) -> bool:
         """Is it certain that the controller has given nobody else this broker's leaderships? It does so when the
         session has run out, and when the broker asks to shut down."""
-        in_session = asyncio.get_running_loop().time() < self._lease_until
+        in_session = asyncio.get_running_loop().time() < self.lease_until
         return self.state is State.RUNNING and not self.fenced and in_session
 
     async def register(self) -> None:
@@ -166,7 +166,7 @@ class Lifecycle:
             log.info("fenced" if answer.is_fenced else "unfenced")
         self.fenced = answer.is_fenced
         if not self.fenced:
-            self._lease_until = sent + self._config.seconds("broker.session.timeout.ms")
+            self.lease_until = sent + self._config.seconds("broker.session.timeout.ms")
             if self.state is State.RECOVERY:
                 self.state = State.RUNNING
             self.unfenced.set()

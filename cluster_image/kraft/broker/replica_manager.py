@@ -253,7 +253,7 @@ class ReplicaManager:
         """Those of them that still are of the topic that was meant: another of its name may be here by now."""
         for key in gone:
             self._to_announce.pop(key, None)
-        meant = [key for key, topic_id in gone.items() if self._logs.topic_of(key) == topic_id]
+        meant = [key for key, topic_id in gone.items() if self._logs.topics.get(key) == topic_id]
         if meant:
             self._logs.delete(meant, self._high_watermarks())
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
+from uuid import UUID
 
 from cluster_image import wire
 from cluster_image.config import Config
@@ -17,7 +18,7 @@ from cluster_image.network import Entity, Listening, Network, Peer
 from cluster_image.network.authorization import authorized
 from cluster_image.network.tasks import Failed
 from cluster_image.replication.fetch_session import FetchSession
-from cluster_image.replication.log_manager import LogManager
+from cluster_image.replication.log_manager import LogManager, TopicPartition
 from cluster_image.replication.replica import PartitionKey, Replica
 from cluster_image.storage.disk import Disk
 from cluster_image.storage.errors import StorageError
@@ -86,6 +87,16 @@ class BrokerServer:
     def lifecycle(self) -> Lifecycle | None:
         """To look at, not to act on. None before start()."""
         return self._lifecycle
+
+    @property
+    def acts_on_metadata(self) -> bool:
+        """Does it have the replicas that its metadata says? Not before that is as new as its registration."""
+        return self._ready
+
+    @property
+    def logs(self) -> Mapping[TopicPartition, UUID]:
+        """That it has, each of which topic."""
+        return self._logs.topics
 
     @property
     def fetch_sessions(self) -> int:

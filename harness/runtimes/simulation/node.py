@@ -123,7 +123,7 @@ class SimulatedNode(Node):
         )
         cluster.note(self.name, "boot", self._boots)
         cluster.started(self.name, self.running, self.disk)
-        self.disk.deceptive = self.disk.damaged = False
+        self.disk.deceptive = self.disk.damaged = self.disk.altered = False
         loop.spawn(process, self._run(process, self.running, stop))
 
     async def _run(self, process: Process, node: SimulatedProcess, stop: asyncio.Event) -> None:
@@ -346,6 +346,7 @@ class SimulatedNode(Node):
 
     def _put(self, root: Directory, why: str) -> Evidence:
         lost = self._lost(self.disk.put(root))
+        self.disk.altered = True
         self._cluster.note(self.name, why, lost.get("unsynced_bytes", 0))
         return lost | {"lost_at": self.now_ns(), "did": why}
 
@@ -399,6 +400,7 @@ class SimulatedNode(Node):
         killed = await self.kill()
         self._damage = FileDamage.do(self.disk, path, choice)
         done = self._damage.done
+        self.disk.altered = True
         self.disk.damaged = done.is_of_records and bool(done.after)
         if done.is_of_records and not is_deleted(self.disk, done.path):
             self._cluster.gone(self.name, lossy=[done.path.partition("/")[0]])
@@ -411,6 +413,7 @@ class SimulatedNode(Node):
         if damage is None:
             return {}
         restored = damage.undo(self.disk)
+        self.disk.altered = True
         return {"restored_bytes": len(damage.done.before) if restored else 0, "mended_by_node": not restored}
 
     async def _own_end(self, errors: int) -> dict[str, Any]:

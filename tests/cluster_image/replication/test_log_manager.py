@@ -144,7 +144,7 @@ def test_logs_that_are_never_written_to_are_empty_directories_at_most() -> None:
         log.append_as_leader(build_batch([b"1"], timestamp_ms=0), 0)
     disk.lose_power()
     logs = started(disk)
-    assert logs.previous_epoch == 7 and logs.topic_of(("t", 9)) is None and not logs.high_watermarks
+    assert logs.previous_epoch == 7 and logs.topics.get(("t", 9)) is None and not logs.high_watermarks
 
 
 def first_writes(disk: SimulatedDisk, interrupt_at: int | None = None) -> int:
@@ -170,7 +170,7 @@ def test_power_cuts_around_a_logs_first_records(seed: int) -> None:
         disk = SimulatedDisk(Random(seed * 1000 + at), sector=64)
         first_writes(disk, at)
         logs = started(disk)
-        assert logs.topic_of(("t", 0)) in (OLD, None)
+        assert logs.topics.get(("t", 0)) in (OLD, None)
         write(logs, "t", OLD, b"after")
         disk.lose_power()
         assert b"after" in values_of(started(disk), "t", OLD)

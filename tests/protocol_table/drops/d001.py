@@ -111,7 +111,7 @@ DROPS: Final[Mapping[str, Drop]] = {
     ),
     "001-state-7": Text(
         _REPLICAS,
-        "        if key not in self._replicating and self._logs.topic_of((topic, partition)) is not None:\n",
+        "        if key not in self._replicating and self._logs.topics.get((topic, partition)) is not None:\n",
         "        if False:\n",
     ),
     "001-roles-6": Returns(_ELECTION, "Replicating._lead_no_longer", "None"),

@@ -127,7 +127,7 @@ DROPS: Final[Mapping[str, Drop]] = {
     "6.4.2-4": Returns(_BROKER, "may_tell_end_of_log", "lease_held"),
     "6.4.2-5": Returns(_BROKER, "may_tell_end_of_log", "high_watermark >= epoch_start"),
     "6.4.2-6": Text(
-        _LIFECYCLE, "self._lease_until = sent +", "self._lease_until = asyncio.get_running_loop().time() +"
+        _LIFECYCLE, "self.lease_until = sent +", "self.lease_until = asyncio.get_running_loop().time() +"
     ),
     "6.4.2-7": Text(_LIFECYCLE, "not self.fenced and in_session", "not self.fenced"),
     "6.5-1": Text(_CONTROLLER, "if r not in isr and r != unclean)", "if r not in isr)"),

@@ -91,7 +91,8 @@ the words mean:
 |                               | for who may not be in it, nor stands where all are past  | second; once   | 15021
 |                               | it; a reassignment whose target is in sync ends; a       | all is healed  |
 |                               | leader of the quorum that no majority follows resigns;   |                |
-|                               | what retention does not keep is deleted;                 |                |
+|                               | what retention does not keep is deleted, and the logs of |                |
+|                               | what is no replica any more;                             |                |
 |                               | and after healing, all of liveness/unmet.py              |                |
 
 TLA+: kip_966_properties.tla of Vanlightly/kafka-tlaplus; text: the description beside it; 000, 002: the protocol

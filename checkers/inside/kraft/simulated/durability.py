@@ -22,7 +22,7 @@ Sources: KAFKA-10533 (flushed offset, votes); 002, 5.1 (recovery point), 5.1.1 a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import Final, Protocol
 
@@ -49,6 +49,11 @@ class Disk(Protocol):
         older clean shutdown, or a bit is another."""
         ...
 
+    @property
+    def altered(self) -> bool:
+        """Has something other than a process changed files, since the last process began?"""
+        ...
+
     def synced_size(self, path: str) -> int:
         """Up to which byte a power cut at this moment leaves the file as it is read; -1: it may leave none."""
         ...
@@ -59,6 +64,10 @@ class Disk(Protocol):
 
     def files(self) -> Mapping[str, bytes | bytearray]:
         """All, as they are read."""
+        ...
+
+    def directories(self) -> Collection[str]:
+        """Names of those at its root."""
         ...
 
 
@@ -75,6 +84,7 @@ class DurabilityOracle:
         self._truncated: dict[tuple[str, str], None] = {}  # since then
         self._lost: dict[str, None] = {}  # nodes whose disks have lost something since their last process began
         self._clean_epochs: dict[str, int] = {}  # of the session before, if it ended cleanly and nothing was lost; -1
+        self._unaltered: dict[str, bool] = {}  # nodes whose disks are as the session before has left them
 
     def node_started(self, name: str, disk: Disk) -> None:
         """Its process begins on this disk, before anything of it has run."""
@@ -83,6 +93,7 @@ class DurabilityOracle:
         epoch = clean_epoch_in(left) if believed and left is not None else None
         self._disks[name] = disk
         self._clean_epochs[name] = -1 if epoch is None else epoch
+        self._unaltered[name] = not disk.altered
         self._lost.pop(name, None)
         self._recovery_points[name] = disk.synced(RECOVERY_POINT_FILE)
         for known in [key for key in self._flushed if key[0] == name]:
@@ -148,6 +159,14 @@ class DurabilityOracle:
                 "CleanShutdown",
                 f"{name} says that its session of epoch {claimed} ended in a clean shutdown; its disk says so of "
                 f"{self._clean_epochs[name]} (-1: of none)",
+                nodes=[name],
+            )
+        ended = self._clean_epochs[name]
+        if broker.lifecycle is not None and claimed == -1 < ended and self._unaltered[name]:
+            raise Violated(
+                "CleanShutdown",
+                f"{name} says that its last session ended in no clean shutdown; its disk, which has lost nothing, says so "
+                f"of epoch {ended}",
                 nodes=[name],
             )
         logs = [partition.log for partition in broker.partitions.values()]

@@ -22,6 +22,7 @@ from .durability import Disk, DurabilityOracle
 from .following import check_fetched
 from .liveness.deleting import Deleting
 from .liveness.expansion import Expansion
+from .liveness.leftovers import Leftovers
 from .liveness.reassigning import Reassigning
 from .liveness.resigning import Resigning
 from .liveness.unmet import Unmet, check_leader, unmet
@@ -61,6 +62,7 @@ class Invariants:
         )
         self._resigning = Resigning()
         self._deleting = Deleting()
+        self._leftovers = Leftovers(session_s)
         self._durability = DurabilityOracle()
         self._acknowledging = Acknowledging()
         self._answered: Mapping[str, Callable[[str, Node, Any, Any], None]] = {
@@ -105,6 +107,7 @@ class Invariants:
         node.raft.watch = self._voters.watch(name)
         if disk is not None:
             self._durability.node_started(name, disk)
+            self._leftovers.node_started(name, disk)
         self._ids[name] = node.raft.node_id
         damaged = disk is not None and disk.damaged
         for partition in self._partitions.values():
@@ -198,6 +201,7 @@ class Invariants:
         self._reassigning.look(self._quorum.image, now)
         self._resigning.look(self._nodes, now)
         self._deleting.look(self._nodes, now)
+        self._leftovers.look(self._nodes, now)
         self._acknowledging.look(self._nodes, now)
         self._fetching.look(self._nodes, now)
         for name, node in self._nodes.items():

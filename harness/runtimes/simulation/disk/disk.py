@@ -225,6 +225,7 @@ class SimulatedDisk(Mount):
     read_only: nothing can be changed or synced (EROFS); `refused` counts the attempts.
     deceptive: what is wrong with it no process can know at its start: it is an older copy, or a bit is another.
     damaged: a bit of some record is another.
+    altered: a fault has changed files, whichever, since the last process began.
     limit: bytes and operations a second, at most; `slowed` has how many seconds each sync took longer for it.
     """
 
@@ -235,6 +236,7 @@ class SimulatedDisk(Mount):
         self.read_only = False
         self.deceptive = False
         self.damaged = False
+        self.altered = False
         self.limit: tuple[int, int] | None = None
         self.refused = 0
         self.failed = 0
@@ -295,11 +297,14 @@ class SimulatedDisk(Mount):
         """What a process would read, by path. The very bytes: change them to damage a file."""
         return {path: inode.content for path, inode in self.root.inodes()}
 
+    def directories(self) -> list[str]:
+        """Names of those at its root."""
+        return [name for name, entry in self.root.entries.items() if isinstance(entry, Directory)]
+
     def save(self, directory: Path) -> None:
         """Write all directories at its root, and all files(), below a real directory."""
-        for name, entry in self.root.entries.items():
-            if isinstance(entry, Directory):
-                (directory / name).mkdir(parents=True, exist_ok=True)
+        for name in self.directories():
+            (directory / name).mkdir(parents=True, exist_ok=True)
         for path, content in self.files().items():
             target = directory / path
             target.parent.mkdir(parents=True, exist_ok=True)

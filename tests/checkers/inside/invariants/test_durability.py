@@ -101,6 +101,11 @@ def clean_without_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LogManager, "load", lie)
 
 
+def never_clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a clean shutdown has left is taken for what a crash has."""
+    monkeypatch.setattr(LogManager, "_is_short", lambda self, key: True)
+
+
 LIES: Final[Mapping[str, tuple[Patch, Plan, str, int]]] = {
     # the lie, where, the property, a seed that finds it
     "recovery point": (recovery_point, EXPLORED, "RecoveryPointCheckpoint", 1),
@@ -109,6 +114,7 @@ LIES: Final[Mapping[str, tuple[Patch, Plan, str, int]]] = {
     "votes": (votes_are_forgotten, EXPLORED, "QuorumState", 1),
     "closed without a flush": (closed_without_a_flush, RESTARTED, "CleanShutdown", 1),
     "clean for ever": (clean_for_ever, RESTARTED, "CleanShutdown", 1),
+    "never clean": (never_clean, RESTARTED, "CleanShutdown", 1),
     "clean without proof": (clean_without_proof, EXPLORED, "CleanShutdown", 1),
 }
 

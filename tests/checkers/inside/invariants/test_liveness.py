@@ -10,11 +10,13 @@ import pytest
 from checkers.properties import OF_LIVENESS
 from cluster_image.kraft.broker import rules as broker_rules
 from cluster_image.kraft.broker.leadership import Leadership
+from cluster_image.kraft.broker.replica_manager import ReplicaManager
 from cluster_image.kraft.controller import rules as controller_rules
 from cluster_image.kraft.raft import replica
 from cluster_image.kraft.raft import rules as raft_rules
 from cluster_image.kraft.raft.snapshots import RETAINED, SnapshotStore
 from cluster_image.replication import rules as replication_rules
+from cluster_image.replication.log_manager import LogManager
 from cluster_image.storage.log import Log
 from harness.explore.simulate import simulate
 from harness.plan.plan import Plan
@@ -48,6 +50,18 @@ def metadata_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replica, "trim", lambda log, snapshots, high_watermark: snapshots.keep_latest(RETAINED))
 
 
+def directories_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    def empty(self: LogManager, name: str) -> None:
+        for file in self._disk.list(name):
+            self._disk.remove(f"{name}/{file}")
+
+    monkeypatch.setattr(LogManager, "_remove_directory", empty)
+
+
+def logs_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ReplicaManager, "_delete", lambda self, gone: None)
+
+
 def answers_no_deletion(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Leadership, "answer_deleted", lambda self, low_watermark: None)
 
@@ -67,6 +81,9 @@ DELETING: Final = EXPLORED.model_copy(
             "settings": {"log.segment.bytes": "1024", "log.retention.bytes": "4096",
                          "log.retention.check.interval.ms": "500"}}
 )  # fmt: skip
+SHORT_LIVED: Final = EXPLORED.model_copy(
+    update={"nemesis": ("kill", "partition"), "time_limit": 30.0, "short_lived_topics": 0.5}
+)
 SNAPSHOTS: Final = EXPLORED.model_copy(
     update={"brokers": 4, "nemesis": ("membership", "kill"), "time_limit": 30.0,
             "settings": {"metadata.log.max.record.bytes.between.snapshots": "600"}}
@@ -83,6 +100,8 @@ PLANTED: Final[Mapping[str, tuple[str, Patch, Plan]]] = {
     "files stay": ("RecordsDeleted", keeps_files, DELETING),
     "snapshots stay": ("RecordsDeleted", never(SnapshotStore, "keep_latest", None), SNAPSHOTS),
     "the metadata log stays": ("RecordsDeleted", metadata_stays, SNAPSHOTS),
+    "logs stay": ("RecordsDeleted", logs_stay, SHORT_LIVED),
+    "directories stay": ("RecordsDeleted", directories_stay, SHORT_LIVED),
     "no deletion is answered": ("RequestsAnswered", answers_no_deletion, DELETING),
     "producers are forgotten": ("RequestsAnswered", forgets_producers, EXPLORED),
 }
