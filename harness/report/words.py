@@ -112,7 +112,8 @@ PROPERTIES = {
     "UncleanElection": "Unless unclean elections are permitted, nobody leads who was in neither ISR nor ELR, but the "
     "last leader known to have been.",
     "SegmentIntegrity": "Every batch on disk is whole and in order, its CRC is right, and segments follow each other.",
-    "LeaderEpochCheckpoint": "leader-epoch-checkpoint tells of each epoch in the log at which offset it begins.",
+    "LeaderEpochCheckpoint": "leader-epoch-checkpoint tells of each epoch in the log at which offset it begins; in "
+    "simulation also: what a node takes the epochs of a log for is what its batches say.",
     "RecoveryPointCheckpoint": "What a broker takes to be on its disk is in its log; in simulation also: a power cut "
     "at that moment would leave it.",
     "HighWatermarkCheckpoint": "What a replica takes for committed is in its log.",

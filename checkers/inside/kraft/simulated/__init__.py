@@ -63,6 +63,8 @@ the words mean:
 |                               | after what was committed below its end                   |                |
 | FlushedOffset and others:     | what a node takes to be durable, and tells others to be, | the node       | KAFKA-
 | durability.py                 | is on its disk                                           | changes        | 10533; 002
+| LeaderEpochCheckpoint:        | what a node takes the leader epochs of a log for is what | once a second  | KIP-101;
+| epochs.py                     | its batches say                                          |                | KIP-279
 | ProducerSequence and others:  | what an idempotent producer is promised                  | the replica    | KIP-98;
 | producers.py                  |                                                          | changes        | KIP-360
 | DecidedIsr and others:        | nothing counts that is late, from before a restart, or   | the replica    | 000, 2.9;
@@ -147,6 +149,7 @@ PROPERTIES: Final = (
     "FlushedOffset",
     "VoterEndOffset",
     "QuorumState",
+    "LeaderEpochCheckpoint",
     "RecoveryPointCheckpoint",
     "CleanShutdown",
     "ProducerSequence",

@@ -28,6 +28,8 @@ from cluster_image.storage.records import (
     validate_batch,
 )
 
+from .epochs import check_epochs
+
 _CHUNK = 1 << 20
 
 
@@ -172,6 +174,8 @@ class Registry:
             replica.digest = _digest(log, start, replica.end, replica.digest if start > first else 0)
             replica.verified = len(replica.batches)
             replica.cut = None
+            if replica.known and not replica.damaged:
+                check_epochs(replica, log, self._where)
         except (OSError, ProcessDied):
             replica.known = False
 
