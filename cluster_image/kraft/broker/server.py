@@ -18,8 +18,9 @@ from cluster_image.network import Entity, Listening, Network, Peer
 from cluster_image.network.authorization import authorized
 from cluster_image.network.tasks import Failed
 from cluster_image.replication.fetch_session import FetchSession
-from cluster_image.replication.log_manager import LogManager, TopicPartition
+from cluster_image.replication.log_manager import LogManager
 from cluster_image.replication.replica import PartitionKey, Replica
+from cluster_image.storage.checkpoints import TopicPartition
 from cluster_image.storage.disk import Disk
 from cluster_image.storage.errors import StorageError
 from cluster_image.telemetry.trace import Trace, no_trace

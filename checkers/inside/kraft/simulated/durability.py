@@ -165,8 +165,8 @@ class DurabilityOracle:
         if broker.lifecycle is not None and claimed == -1 < ended and self._unaltered[name]:
             raise Violated(
                 "CleanShutdown",
-                f"{name} says that its last session ended in no clean shutdown; its disk, which has lost nothing, says so "
-                f"of epoch {ended}",
+                f"{name} says that its last session ended in no clean shutdown; its disk, which has lost nothing, says "
+                f"so of epoch {ended}",
                 nodes=[name],
             )
         logs = [partition.log for partition in broker.partitions.values()]

@@ -7,27 +7,21 @@ deleted only the end is asked; of one in which nothing was written, nothing.
 
 from __future__ import annotations
 
-from itertools import groupby
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from checkers.inside.violation import Violated
 from cluster_image.storage.log import Log
 
-if TYPE_CHECKING:
-    from .logs import Replica
 
-
-def check_epochs(replica: Replica, log: Log, where: str) -> None:
-    """replica: all that the log holds. Raises Violated."""
-    here = replica.batches[replica.count_below(log.start_offset) :]
-    for epoch, group in groupby(here, key=lambda batch: batch.epoch):
-        end = list(group)[-1].end
+def check_epochs(node: str, where: str, log: Log, batches: Iterable[tuple[int, int]]) -> None:
+    """batches: of all that the log holds, leader epoch and end. Raises Violated."""
+    for epoch, end in dict(batches).items():
         told = log.epoch_before(end), log.end_offset_for_epoch(epoch)
         if told != (epoch, (epoch, end)):
             raise Violated(
                 "LeaderEpochCheckpoint",
-                f"{replica.node} takes the record before offset {end} for one of leader epoch {told[0]}, and epoch "
+                f"{node} takes the record before offset {end} for one of leader epoch {told[0]}, and epoch "
                 f"{told[1][0]} to end at {told[1][1]}; in its log epoch {epoch} ends there",
                 where,
-                (replica.node,),
+                (node,),
             )

@@ -175,7 +175,8 @@ class Registry:
             replica.verified = len(replica.batches)
             replica.cut = None
             if replica.known and not replica.damaged:
-                check_epochs(replica, log, self._where)
+                here = replica.batches[replica.count_below(first) :]
+                check_epochs(replica.node, self._where, log, ((batch.epoch, batch.end) for batch in here))
         except (OSError, ProcessDied):
             replica.known = False
 

@@ -21,7 +21,7 @@ def forgets_what_stays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each batch begins its epoch, as where Apache Kafka drops the entry of the same epoch with those that contradict."""
+    """Each batch begins its epoch, as where Apache Kafka drops what contradicts it, its own epoch's entry included."""
 
     def lie(self: EpochCache, epoch: int, start_offset: int) -> bool:
         self._entries = [entry for entry in self._entries if entry.epoch < epoch and entry.start_offset < start_offset]

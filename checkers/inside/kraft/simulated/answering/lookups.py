@@ -71,7 +71,8 @@ def check_offsets(name: str, node: Node, request: Any, response: Any, before: Ca
                 name, where, f"takes {offset}, of {told.timestamp} ms, for {meant}, and has {_told(later or [at])}"
             )
         if at is not None and _leader_epoch(told) not in (None, at.leader_epoch):
-            raise _violated(name, where, f"takes {offset} for one of epoch {_leader_epoch(told)}, and has {_told([at])}")
+            epoch = _leader_epoch(told)
+            raise _violated(name, where, f"takes {offset} for one of epoch {epoch}, and has {_told([at])}")
 
 
 def _check_end(name: str, where: str, timestamp: int, told: Any, partition: Partition) -> None:

@@ -1,6 +1,6 @@
-"""Liveness of deletion, of whole logs: a broker keeps none of what its metadata does not place on it, nor a directory of
-one that it has deleted (000, 2.3; Apache Kafka's LogManager; KAFKA-14616: logs that nobody deleted are in the way of the
-next topic of their name)."""
+"""Liveness of deletion, of whole logs: a broker keeps none of what its metadata does not place on it, nor a directory
+of one that it has deleted (000, 2.3; Apache Kafka's LogManager; KAFKA-14616: logs that nobody deleted are in the way of
+the next topic of their name)."""
 
 from __future__ import annotations
 
