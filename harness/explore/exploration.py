@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from checkers.dataset import check_dataset
 from harness.errors import BadArguments, ExitCode, HarnessFailure, describe
-from harness.explore import coverage, failures
+from harness.explore import coverage, failures, parts
 from harness.explore.failures import Failure
 from harness.explore.guided.guide import Guide
 from harness.explore.simulate import simulate
@@ -152,9 +152,11 @@ def explore(
     run_limit_s: float | None = None,
     plan_of: Callable[[Plan, int], Plan] | None = None,
     guide: Guide | None = None,
+    of: Sequence[int] | None = None,
 ) -> Exploration:
     """Simulate `plan` with each of `seeds`, and judge what there is. plan_of: what a seed makes of the plan; by default
     only its seed and name (see harness.explore.swarm). guide: instead says what is run, as often as there are seeds.
+    of: the seeds of which these are a part; by default there are no others.
 
     workers: how many processes; by default as many as there are processors. until_failure: no new seeds once one has
     failed. stop: asked now and then; True ends the simulating. watch: told now and then how far it has come. simulate:
@@ -169,6 +171,7 @@ def explore(
     workers = min(workers or os.cpu_count() or 1, len(seeds))
     run_limit_s = run_limit_s or RUN_LIMIT_S + RUN_LIMIT_FACTOR * plan.time_limit
     directory = results.create(results_directory, ("explore", *plan.nemesis), seeds[0])
+    parts.part(directory, plan, seeds, seeds if of is None else of, guide is not None).write()
     plans = [(plan_of or _with_seed)(plan, seed) for seed in seeds]
     jobs = map(Job, plans) if guide is None else _named(guide)
     numbers = {_NAME.format(number) if guide else each.run: number for number, each in enumerate(plans)}

@@ -34,8 +34,8 @@ START_LIMIT_S = 120.0
 LAST_WORDS_S = 1.0
 #: For one that has hung up to be gone: on a busy machine its end takes longer.
 END_S = 10.0
-#: What goes to every process of the terminal: it is for the parent to end its workers.
-FROM_TERMINAL = (signal.SIGINT, signal.SIGHUP)
+#: What may go to every process of a group, from a terminal or by `timeout`: it is for the parent to end its workers.
+TO_ALL = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
 
 Simulate = Callable[..., Simulated]  # of a plan, and a schedule if there is one
 
@@ -156,7 +156,7 @@ class _Worker:
         self.connection, theirs = _CONTEXT.Pipe()
         self._process = _CONTEXT.Process(target=_work, args=(theirs, simulate, log, histories), daemon=True)
         resource_tracker.ensure_running()  # otherwise start() would run it, and unblock SIGINT after that
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, FROM_TERMINAL)  # which a new process inherits
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, TO_ALL)  # which a new process inherits
         try:
             self._process.start()
         finally:

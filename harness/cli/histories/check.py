@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -11,11 +11,14 @@ import typer
 
 from harness.cli.options import parse_time_limit
 from harness.cli.spark import LOCAL, SparkOption
-from harness.errors import BadArguments, HarnessFailure
+from harness.errors import BadArguments, ExitCode, HarnessFailure
 from spark_history.spark.master import LOOPBACK
 
 if TYPE_CHECKING:
+    from harness.explore.parts import Part
     from harness.record.judging import Outcome
+    from harness.record.sources import HistorySource
+    from harness.report.terminal import Terminal
 
 MAX_INITIAL = 1 << 62
 
@@ -129,12 +132,45 @@ def check(
                 if as_json:
                     progress.settle()
                     say_json(as_dict(outcome))
+    explored = _parts(sources)
     if not as_json:
         if len(outcomes) == 1:
             print_one(console, outcomes[0])
         else:
-            print_many(console, outcomes)
-    return worst(outcomes)
+            print_many(console, outcomes, explored=bool(explored))
+    return _judge_together(explored, outcomes, Terminal(stderr=as_json)) if explored else worst(outcomes)
+
+
+def _parts(sources: Sequence[HistorySource]) -> Sequence[Part]:
+    """What the explorations among these say of themselves; nothing where something else is among them, too."""
+    from harness.explore import parts
+
+    directories = [source.path.parent for source in sources if source.kind == "dataset"]
+    if len(directories) < len(sources) or not all((each / parts.FILE).exists() for each in directories):
+        return ()
+    return [parts.read(each) for each in directories]
+
+
+def _judge_together(explored: Sequence[Part], outcomes: Sequence[Outcome], console: Terminal) -> ExitCode:
+    """As chaos explore judges one: runs of which nothing can be said as nothing happened in them do no harm."""
+    from rich.text import Text
+
+    from harness.explore import parts
+    from harness.record.judging import worst
+
+    joined = parts.join(explored)
+    for line in joined.lines:
+        console.print(Text(line))
+    if (code := worst([each for each in outcomes if not _is_vacuous(each)])) not in (ExitCode.PASS, ExitCode.UNKNOWN):
+        return code
+    if joined.lost:
+        return ExitCode.HARNESS_FAILURE
+    passed = any(each.word == "pass" for each in outcomes)
+    return code if joined.complete and passed else ExitCode.UNKNOWN
+
+
+def _is_vacuous(outcome: Outcome) -> bool:
+    return outcome.word == "unknown" and str(outcome.verdict["reason"]).startswith("vacuous: ")
 
 
 def _plan(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rich.text import Text
 
@@ -83,13 +83,19 @@ def _verdict(outcome: Outcome, rest: str) -> Text:
     return Text.assemble((outcome.word, COLOURS.get(outcome.word, "bold")), rest)
 
 
-def print_many(console: Terminal, outcomes: Sequence[Outcome]) -> None:
-    """A line each, then what was not judged, and how many there are of each."""
+#: Of runs of explorations: of more, those that passed are counted, and not named.
+_MOST_PASSED: Final = 100
+
+
+def print_many(console: Terminal, outcomes: Sequence[Outcome], *, explored: bool = False) -> None:
+    """A line each, then how many there are of each. explored: they are runs of explorations."""
     if not outcomes:
         console.print(Text("there is no run in it"))
         return
-    width = max(len(outcome.path) for outcome in outcomes)
-    for outcome in outcomes:
+    brief = explored and len(outcomes) > _MOST_PASSED
+    named = [outcome for outcome in outcomes if not brief or outcome.word != "pass"]
+    width = max((len(outcome.path) for outcome in named), default=0)
+    for outcome in named:
         reason = outcome.error if outcome.error is not None else str(outcome.verdict["reason"])
         if changed := _changed(outcome.verdict):
             reason = f"{reason} ({changed})"

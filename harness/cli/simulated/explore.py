@@ -116,7 +116,9 @@ def explore(
     ] = False,
     corpus: Annotated[
         Path | None,
-        typer.Option("--corpus", metavar="DIR", help="With --guided: runs to begin with, kept for the next time."),
+        typer.Option(
+            "--corpus", metavar="DIR", help="With --guided: runs to begin with, and where to keep better ones."
+        ),
     ] = None,
     every: EveryOption = None,
     of: OfOption = "produce",
@@ -125,7 +127,11 @@ def explore(
     depth: DepthOption = 1,
     shard: Annotated[
         str | None,
-        typer.Option(metavar="K/N", help="Of the seeds the K-th of N parts; chaos check judges them together."),
+        typer.Option(metavar="K/N", help="Every N-th seed, from the K-th on; chaos check judges all parts together."),
+    ] = None,
+    resume: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="DIR", help="Leave out the seeds that this exploration has simulated; repeatable."),
     ] = None,
     workers: WorkersOption = None,
     until_failure: Annotated[bool, typer.Option("--until-failure", help="Stop at the first seed that fails.")] = False,
@@ -140,8 +146,8 @@ def explore(
 
     from harness.plan.seeds import parse_seeds, part_of
 
-    given = _named_by_user(context)
-    numbers = parse_seeds(seeds) if every is None or "seeds" in given else [0]
+    given = named_by_user(context)
+    whole = numbers = parse_seeds(seeds) if every is None or "seeds" in given else [0]
     if shard is not None:
         numbers = part_of(numbers, shard)
     check_workers(workers)
@@ -153,12 +159,19 @@ def explore(
     plan, plan_of = planned(context.params, numbers[0])
     if corpus is not None and not guided:
         raise BadArguments("--corpus is of runs that are changed, and needs --guided")
+    if resume:
+        numbers = _left(resume, plan, numbers, guided)
     check_reachable()
 
     from harness.explore.exploration import explore as explore_seeds
 
-    guide = guide_of(plan, plan_of, numbers, of_corpus(corpus)) if guided else None
+    begin = of_corpus(corpus)
+    guide = guide_of(plan, plan_of, numbers, begin) if guided else None
+    if corpus is not None:
+        _make_corpus(corpus)
     with _showing() as show, _asked_to_stop(show.say) as asked:
+        if corpus is not None:
+            show.say(f"beginning with {len(begin):,} runs of {corpus}")
         try:
             found = explore_seeds(
                 plan,
@@ -166,6 +179,7 @@ def explore(
                 results_directory,
                 plan_of=plan_of,
                 guide=guide,
+                of=whole,
                 workers=workers,
                 until_failure=until_failure,
                 stop=asked,
@@ -173,16 +187,31 @@ def explore(
             )
         except OSError as error:
             raise HarnessFailure(f"results cannot be written to {results_directory}: {error}") from error
-    if guide is not None and corpus is not None:
-        _keep_corpus(guide, corpus)
+    kept = None if guide is None or corpus is None else _keep_corpus(guide, corpus)
     if as_json:
         say_json(found.as_dict(), indent=2)
     else:
         print_exploration(Terminal(), found)
+        if kept is not None:
+            Terminal().print(Text(f"  corpus    {kept:,} runs in {corpus}"))
     return found.exit_code
 
 
-def _named_by_user(context: typer.Context) -> set[str]:
+def _left(resumed: Sequence[Path], plan: Plan, numbers: Sequence[int], guided: bool) -> list[int]:
+    """Raises BadArguments."""
+    from harness.explore.parts import left
+
+    if guided:
+        raise BadArguments(
+            "--resume: runs of a guided exploration are made of others; give its --corpus, and new seeds"
+        )
+    if not (found := left(resumed, plan, numbers)):
+        together = " ".join(map(str, resumed))
+        raise BadArguments(f"--resume: all {len(numbers):,} seeds were simulated; chaos check {together} judges them")
+    return found
+
+
+def named_by_user(context: typer.Context) -> set[str]:
     """The options that are not left as they are."""
     source = {name: context.get_parameter_source(name) for name in context.params}
     return {name for name, each in source.items() if each is not None and each.name != "DEFAULT"}
@@ -227,12 +256,20 @@ def of_corpus(corpus: Path | None) -> Sequence[Job]:
     return load(corpus) if corpus is not None else ()
 
 
-def _keep_corpus(guide: Guide, corpus: Path) -> None:
-    """Raises HarnessFailure."""
+def _make_corpus(corpus: Path) -> None:
+    """At once: what is found would have no place in the end. Raises BadArguments."""
+    try:
+        corpus.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadArguments(f"--corpus {corpus} cannot be made: {error.strerror}") from error
+
+
+def _keep_corpus(guide: Guide, corpus: Path) -> int:
+    """How many runs it has then. Raises HarnessFailure."""
     from harness.explore.guided.corpus import save
 
     try:
-        save(guide.finish().entries, corpus, guide.not_run)
+        return save(guide.finish().entries, corpus, guide.not_run)
     except OSError as error:
         raise HarnessFailure(f"the corpus cannot be kept in {corpus}: {error.strerror}") from error
 
@@ -393,6 +430,8 @@ def _summary(found: Exploration) -> Iterator[str]:
         yield f"  no effect {name}: in no run; {why}"
     for problem in found.problems:
         yield f"  problem   {problem}"
+    if found.runs < found.asked and not found.guided:
+        yield f"  stopped   the same command goes on with --resume {found.directory}"
     yield f"  all of it {found.directory}"
     from harness.record.catalog.groups import PAGES
 

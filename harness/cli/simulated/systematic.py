@@ -44,7 +44,9 @@ _OF_MANY: Final = {
     "nemesis": "it strikes by itself; leave --nemesis out",
     "interval": "it strikes once; leave --interval out",
     "recovery": "it strikes once; leave --recovery out",
-    "guided": "it makes the runs itself; leave --guided out",
+    "guided": "it makes the runs itself; leave it out",
+    "corpus": "it makes the runs itself; leave --corpus out",
+    "resume": "it makes a run for each operation; leave --resume out",
     "shard": "it makes a run for each operation; leave --shard out",
     "until_failure": "it ends when every operation was struck; give --most for fewer",
 }
@@ -64,7 +66,8 @@ def check(
         return
     for name, why in _OF_MANY.items():
         if name in given:
-            raise BadArguments(f"--every {every} and --{name.replace('_', '-')} do not go together: {why}")
+            named = "--guided or --random" if name == "guided" else f"--{name.replace('_', '-')}"
+            raise BadArguments(f"--every {every} and {named} do not go together: {why}")
     if seeds != 1:
         raise BadArguments(f"--every is of one seed, and --seeds has {seeds}; give one, such as --seeds 7")
     if step < 1 or (most is not None and most < 1):
@@ -92,9 +95,7 @@ def sweep(
         )
     wanted = Sweep(plan, every, of, depth)  # type: ignore[arg-type]
     try:
-        return carry_out(
-            wanted, results_directory, step=step, most=most, workers=workers, stop=stop, watch=watch
-        )
+        return carry_out(wanted, results_directory, step=step, most=most, workers=workers, stop=stop, watch=watch)
     except OSError as error:
         raise HarnessFailure(f"results cannot be written to {results_directory}: {error}") from error
 

@@ -15,19 +15,24 @@ from pydantic import ValidationError
 from harness.errors import BadArguments
 from harness.explore.guided.guide import Entry
 from harness.explore.workers import Job
+from harness.plan import registry
 from harness.plan.plan import Plan
 from harness.plan.schedule import Fault
 
 
 def load(directory: Path) -> Sequence[Job]:
     """In the order of their names; nothing if there is no such directory. Raises BadArguments."""
+    if directory.exists() and not directory.is_dir():
+        raise BadArguments(f"--corpus {directory} is no directory")
     found = []
     for path in sorted(directory.glob("*.json")):
         try:
             told = json.loads(path.read_text())
             plan = Plan(run="corpus", on="simulation", **told["plan"])
-            found.append(Job(plan, tuple(Fault(**fault) for fault in told["schedule"])))
-        except (OSError, ValueError, KeyError, TypeError, ValidationError):
+            schedule = tuple(Fault(**fault) for fault in told["schedule"])
+            registry.make_nemeses({fault.nemesis for fault in schedule}, plan.acks, plan.timing)
+            found.append(Job(plan, schedule))
+        except (OSError, ValueError, KeyError, TypeError, ValidationError, BadArguments):
             raise BadArguments(f"{path} is no run of a corpus; remove it, or give another --corpus") from None
     return found
 

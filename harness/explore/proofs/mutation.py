@@ -37,7 +37,7 @@ class Measured:
     """What became of one. runs: that it was searched for in. reached: in how many of all it makes a difference where
     that can be told, and else how many come to its place: the others need not be simulated; -1: that was not asked.
     simulated_s, wall_s: seconds of these. broke, message: which property, and how; None: none. argued: why it is
-    equivalent, if somebody says so."""
+    equivalent, if somebody says so. given_up: the budget of time was spent before all of them."""
 
     mutant: Mutant
     runs: int
@@ -47,6 +47,7 @@ class Measured:
     message: str | None
     argued: str = ""
     reached: int = -1
+    given_up: bool = False
 
     @classmethod
     def by(cls, search: Search, mutant: Mutant, runs: int, reached: int) -> Measured:
@@ -55,15 +56,17 @@ class Measured:
         return cls(
             mutant, runs if found is None else found.seed + 1, round(search.simulated_s, 1), round(search.wall_s, 1),
             None if found is None else str(found), None if found is None else found.message,
-            argued().get(key(mutant), ""), reached,
+            argued().get(key(mutant), ""), reached, found is None and search.runs < len(search.seeds),
         )  # fmt: skip
 
     @classmethod
     def read(cls, told: Mapping[str, Any], mutant: Mutant) -> Measured:
-        """told: by as_dict(). What is argued may be new since."""
-        fields = {name: told[name] for name in ("runs", "simulated_s", "wall_s", "message")}
-        fields["reached"] = told.get("reached", -1)
-        return cls(mutant, **fields, broke=told["property"], argued=argued().get(key(mutant), ""))
+        """told: by as_dict(). What is argued may be new since. Raises KeyError, TypeError, ValueError."""
+        return cls(
+            mutant, int(told["runs"]), float(told["simulated_s"]), float(told["wall_s"]), told["property"],
+            told["message"], argued().get(key(mutant), ""), int(told.get("reached", -1)),
+            bool(told.get("given_up", False)),
+        )  # fmt: skip
 
     @property
     def outcome(self) -> str:
@@ -77,7 +80,8 @@ class Measured:
         return {
             "id": mutant.id, "line": mutant.line, "before": mutant.before, "after": mutant.after,
             "outcome": self.outcome, "argued": self.argued, "runs": self.runs, "reached": self.reached,
-            "simulated_s": self.simulated_s, "wall_s": self.wall_s, "property": self.broke, "message": self.message,
+            "given_up": self.given_up, "simulated_s": self.simulated_s, "wall_s": self.wall_s, "property": self.broke,
+            "message": self.message,
         }  # fmt: skip
 
 
@@ -169,13 +173,15 @@ def summary(measured: Sequence[Measured]) -> Iterator[str]:
     for name, count in _counts(measured, lambda each: each.mutant.operator).items():
         argued = f", {count['equivalent']} argued equivalent" if count["equivalent"] else ""
         yield f"{name:12} {count['killed']} of {_judged(count)} killed: {_share(count)}{argued}"
-    yield "by " + ", ".join(f"{name} {n}" for name, n in _properties(measured))
+    if killed := _properties(measured):
+        yield "by " + ", ".join(f"{name} {n}" for name, n in killed)
     for each in measured:
         if each.outcome == "survived":
             mutant = each.mutant
             became = mutant.after or "nothing"
             nowhere = "; no run is another with it" if each.reached == 0 else ""
-            yield f"survived  {mutant.id} (line {mutant.line}): {mutant.before} -> {became}{nowhere}"
+            given_up = "; its search was given up" if each.given_up else ""
+            yield f"survived  {mutant.id} (line {mutant.line}): {mutant.before} -> {became}{nowhere}{given_up}"
 
 
 def page(measured: Sequence[Measured], when: str, of: int) -> str:

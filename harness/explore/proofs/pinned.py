@@ -9,6 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
+from harness.errors import BadArguments
 from harness.explore.proofs.proving import SOUND, Smallest, without_bug
 from harness.explore.shrinking.witness import witness_of
 from harness.explore.simulate import simulate
@@ -53,6 +54,15 @@ def load() -> Sequence[Pinned]:
         )
         for id_, entry in sorted(told.items())
     ]  # fmt: skip
+
+
+def check(path: Path) -> None:
+    """May save() add to what is there? Raises BadArguments."""
+    try:
+        if path.exists() and not isinstance(json.loads(path.read_text()), dict):
+            raise ValueError(path)
+    except (OSError, ValueError) as error:
+        raise BadArguments(f"--pin: {path} is not what chaos prove --pin writes") from error
 
 
 def save(smallest: Mapping[str, Smallest], path: Path) -> None:

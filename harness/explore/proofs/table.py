@@ -120,6 +120,8 @@ def markdown(rows: Sequence[Told]) -> Iterator[str]:
 
 def page(rows: Sequence[Told], when: str, command: str) -> str:
     """Of the documentation. when: the day, and the commit."""
+    others = sorted({row["when"] for row in rows if row.get("when", when) != when})
+    when = "; ".join([when, *(f"some earlier: {each}" for each in others)])
     found, searches = sum(row["found"] for row in rows), max((len(row["searches"]) for row in rows), default=0)
     lines = [
         "# Bugs of record, and how soon exploring finds them", "",

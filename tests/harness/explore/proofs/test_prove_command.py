@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +15,7 @@ from harness.cli import app as cli
 from harness.explore.proofs import mutation
 from harness.explore.proofs.mutation import sample, settings
 from harness.explore.proofs.pinned import FILE
+from harness.plan import registry
 from harness.runtimes.simulation.mutants.places import mutants_of
 
 
@@ -35,7 +40,10 @@ def test_a_bug_is_found_shrunk_repeated_and_gone_without_itself(
     assert row["smallest"]["repeats"] and row["smallest"]["without"] == "pass" and row["smallest"]["story"]
     assert "`chaos prove M67 --budget" in page.read_text() and "**M67**" in page.read_text()
     assert json.loads(pin.read_text())["M67"]["broken"] == "QuorumState"
-    goes_on = ("M67", "M30", "--searches", "1", "--most-runs", "1", "--workers", "1", "--resume", str(file.parent))
+    other = ("M67", "--searches", "1", "--most-runs", "3", "--resume", str(file.parent))
+    assert chaos("prove", *other, "--results", str(tmp_path / "other")) == 254
+    assert "was made with --searches 2, not 1" in capsys.readouterr().err and not (tmp_path / "other").exists()
+    goes_on = ("M67", "M30", "--searches", "2", "--most-runs", "3", "--workers", "2", "--resume", str(file.parent))
     assert chaos("prove", *goes_on, "--page", str(page), "--results", str(tmp_path / "next")) == 2
     (next_file,) = (tmp_path / "next").glob("*/proofs.json")
     before, after = json.loads(next_file.read_text())["bugs"]
@@ -55,7 +63,19 @@ def test_a_bug_that_is_not_found_is_told_as_such(tmp_path: Path, capsys: pytest.
     (("M15", "--searches", "0"), "--searches is 0; valid is 1 to 100"),
     (("M15", "--most-runs", "1001"), "--most-runs is 1001; valid is 1 to 1,000"),
     (("M15", "--corpus", "nowhere"), "needs --guided or --compare"),
+    (("M15", "--budget", "0"), "--budget is 0; it must be above 0"),
+    (("M15", "--budget", "abc"), "--budget: 'abc' is no time"),
+    (("M15", "--shrinking", "0"), "--shrinking is 0; valid is 1 to 100,000"),
+    (("M15", "--states", "5"), "--states is of --compare"),
+    (("--pinned", "--mutants"), "--mutants and --pinned do not go together"),
+    (("--pinned", "M15", "--pin", "x.json"), "--pinned does not go by --pin"),
+    (("--mutants", "--searches", "2"), "--mutants does not go by --searches"),
+    (("--compare", "M15", "--resume", "x"), "--compare does not go by --resume"),
+    (("--pinned", "M06"), "no smallest run of M06 is kept"),
+    (("M15", "--page", "/nowhere/x.md"), "--page /nowhere/x.md: there is no directory /nowhere"),
+    (("M15", "--guided", "--corpus", "/nowhere"), "--corpus /nowhere has no runs to begin with"),
     (("--mutants", "kraft.nothing"), "no mutant's id begins with kraft.nothing"),
+    (("--mutants", "kraft.broker.rules", "zzz"), "no mutant's id begins with zzz"),
     (("M15", "--resume", "nowhere"), "nowhere/proofs.json cannot be read"),
     (("--mutants", "kraft.broker.rules", "--resume", "nowhere"), "nowhere/mutants.json cannot be read"),
 ])  # fmt: skip
@@ -65,6 +85,51 @@ def test_bad_arguments_get_one_sentence(
     assert chaos("prove", *arguments, "--results", str(tmp_path / "results")) == 254
     assert said in capsys.readouterr().err
     assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize("damaged", [
+    '{"bugs": [{"id": "M15"}]}', '{"bugs": 5}', "[]", "{",
+    '{"bugs": [{"id": "M15", "holds": true, "options": "OPTIONS", "searches": [{"found": null, "runs": 1}]}]}',
+])  # fmt: skip
+def test_what_another_wrote_is_refused_at_once(
+    damaged: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = next(options for target in registry.targets() for id_, options, _ in target.bugs() if id_ == "M15")
+    (tmp_path / "proofs.json").write_text(damaged.replace("OPTIONS", options))
+    assert chaos("prove", "M15", "--resume", str(tmp_path), "--results", str(tmp_path / "results")) == 254
+    assert "is not what chaos prove writes" in capsys.readouterr().err
+    (tmp_path / FILE).write_text(damaged[:1])
+    assert chaos("prove", "M15", "--pin", str(tmp_path / FILE), "--results", str(tmp_path / "results")) == 254
+    assert "is not what chaos prove --pin writes" in capsys.readouterr().err
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_search_for_a_mutant_that_was_given_up_is_made_again(tmp_path: Path) -> None:
+    asked = ("--mutants", "kraft.broker.rules:may_join_isr:comparison:0", "--workers", "1")
+    (mutant,) = (each.mutant for each in sample(asked[1:2]))
+    given_up = mutation.Measured(mutant, 40, 1.0, 1.0, None, None, given_up=True)
+    (tmp_path / "mutants.json").write_text(json.dumps({"mutants": [given_up.as_dict()]}))
+    assert chaos("prove", *asked, "--resume", str(tmp_path), "--results", str(tmp_path / "next")) == 0
+
+
+def test_what_is_stopped_keeps_what_is_complete_and_says_how_to_go_on(tmp_path: Path) -> None:
+    """Without a bug more: not even the results of an earlier one, which it went on from."""
+    row = {"id": "M15", "title": "", "target": "kraft", "found": True, "holds": True, "clients_saw": {}, "smallest": None,
+           "problem": "", "options": next(o for t in registry.targets() for i, o, _ in t.bugs() if i == "M15"),
+           "searches": [{"runs": 1, "simulated_s": 1.0, "wall_s": 1.0, "found": None}]}  # fmt: skip
+    (tmp_path / "proofs.json").write_text(json.dumps({"bugs": [row]}))
+    command = [sys.executable, "-m", "harness", "prove", "M15", "L03", "--resume", str(tmp_path), "--workers", "1"]
+    process = subprocess.Popen(
+        [*command, "--results", str(tmp_path / "next")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    until = time.monotonic() + 60
+    while not (files := list(tmp_path.glob("next/*/workers"))) and time.monotonic() < until:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 2 and "Traceback" not in err, err
+    assert f"goes on with --resume {files[0].parent}" in out
+    assert [each["id"] for each in json.loads((files[0].parent / "proofs.json").read_text())["bugs"]] == ["M15"]
 
 
 def test_mutants_that_are_named_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

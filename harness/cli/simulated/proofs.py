@@ -1,0 +1,88 @@
+"""What the commands that search for bugs and mutants have in common: files that go on, and an end at any moment."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from harness.errors import BadArguments, ExitCode, HarnessFailure
+from harness.report.terminal import say
+from harness.run.interrupt import SIGNALS
+
+
+def read_json(directory: Path, name: str, writer: str) -> Any:
+    """Of an earlier one, to go on with. Raises BadArguments."""
+    file = directory / name
+    try:
+        return json.loads(file.read_text())
+    except OSError as error:
+        raise BadArguments(f"--resume: {file} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise not_written(directory, name, writer) from error
+
+
+def not_written(directory: Path, name: str, writer: str) -> BadArguments:
+    return BadArguments(f"--resume: {directory / name} is not what {writer} writes")
+
+
+def same_options(directory: Path, told: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+    """told: what the earlier one was asked. Figures of several are not to be read as those of one. Raises
+    BadArguments."""
+    for name, value in asked.items():
+        if name in told and told[name] != value:
+            raise BadArguments(f"--resume: {directory} was made with {name} {told[name]}, not {value}")
+
+
+def check_to_be_written(option: str, path: Path | None) -> None:
+    """Before hours of work. Raises BadArguments."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise BadArguments(f"{option} {path} is a directory")
+    if not path.parent.is_dir():
+        raise BadArguments(f"{option} {path}: there is no directory {path.parent}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise BadArguments(f"{option} {path} cannot be written")
+
+
+def write(path: Path, text: str) -> None:
+    """Raises HarnessFailure."""
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise HarnessFailure(f"{path} cannot be written: {error.strerror}") from error
+
+
+def when() -> str:
+    """The day, and the code by which this was measured."""
+    from checkers.verdict.keeping import checkers_version
+    from harness.record.results import utc_now
+
+    return f"{str(utc_now())[:10]}, {checkers_version()['source']}"
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Each of them is a KeyboardInterrupt."""
+
+    def signalled(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, signalled) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def stopped(directory: Path) -> int:
+    """Says how to go on. The exit code."""
+    say(f"stopped; what is complete is kept: the same command goes on with --resume {directory}")
+    return ExitCode.UNKNOWN

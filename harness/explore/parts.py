@@ -1,0 +1,134 @@
+"""The seeds of one exploration that are simulated apart: on several machines (`--shard`), or some after it was stopped
+(`--resume`). Each part has a directory, with a file that says which seeds it was to simulate, and of which."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow.parquet as pq
+
+from harness.errors import BadArguments
+from harness.plan.plan import Plan
+from harness.plan.seeds import parse_seeds
+from harness.record.results import EXPLORATION_FILE
+from harness.report.browse.exploration import ranges
+from spark_history.dataset import list_parts
+
+FILE: Final = "seeds.json"
+#: Of a plan, what differs from run to run, or from part to part.
+_OF_RUNS: Final = frozenset({"run", "seed"})
+
+
+@dataclass(frozen=True)
+class Part:
+    """plan: of all runs, as JSON, but for names and seeds. seeds: to be simulated here. of: of the whole exploration.
+    guided: runs are made of others, so that their seeds tell nothing."""
+
+    directory: Path
+    plan: Mapping[str, Any]
+    seeds: Sequence[int]
+    of: Sequence[int]
+    guided: bool
+
+    def write(self) -> None:
+        """Raises OSError."""
+        told = {"plan": self.plan, "seeds": ranges(self.seeds), "of": ranges(self.of), "guided": self.guided}
+        (self.directory / FILE).write_text(json.dumps(told, indent=1) + "\n")
+
+    def simulated(self) -> list[int]:
+        """Seeds of the runs whose histories are here, with repetitions. Raises BadArguments."""
+        seeds = []
+        for name in list_parts(self.directory / "dataset"):
+            path = self.directory / "dataset" / "runs" / name
+            try:
+                plans = pq.read_table(path, columns=["plan"])["plan"].to_pylist()
+                seeds += [int(json.loads(plan)["seed"]) for plan in plans]
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise BadArguments(f"{path} is damaged: {error}") from None
+        return seeds
+
+    def failing(self) -> Sequence[str]:
+        """What became of runs that left no history to be judged: `crashed` or `hang`, each."""
+        try:
+            told = json.loads((self.directory / EXPLORATION_FILE).read_text())
+            return [str(each["result"]) for each in told["failing"] if each["result"] != "fail"]
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError, KeyError, TypeError):
+            raise BadArguments(f"{self.directory / EXPLORATION_FILE} is not what chaos explore writes") from None
+
+
+def part(directory: Path, plan: Plan, seeds: Sequence[int], of: Sequence[int], guided: bool) -> Part:
+    return Part(directory, plan.model_dump(mode="json", exclude=set(_OF_RUNS)), seeds, of, guided)
+
+
+def read(directory: Path) -> Part:
+    """Raises BadArguments."""
+    try:
+        told = json.loads((directory / FILE).read_text())
+        seeds, of = (parse_seeds(told[name]) if told[name] else [] for name in ("seeds", "of"))
+        return Part(directory, dict(told["plan"]), seeds, of, bool(told["guided"]))
+    except FileNotFoundError:
+        raise BadArguments(f"{directory} is no exploration: it has no {FILE}") from None
+    except (OSError, ValueError, KeyError, TypeError):
+        raise BadArguments(f"{directory / FILE} is not what chaos explore writes") from None
+
+
+def left(directories: Sequence[Path], plan: Plan, seeds: Sequence[int]) -> list[int]:
+    """Those of these seeds that no exploration there has simulated by this plan. Raises BadArguments."""
+    wanted = part(Path(), plan, seeds, seeds, guided=False)
+    done: set[int] = set()
+    for each in map(read, directories):
+        if each.guided:
+            raise BadArguments(f"--resume: {each.directory} is guided; give its --corpus, and seeds that are new")
+        if (other := _difference(wanted, each)) is not None:
+            raise BadArguments(f"--resume: {each.directory} is another exploration: {other}")
+        done.update(each.simulated())
+    return [seed for seed in seeds if seed not in done]
+
+
+def _difference(one: Part, another: Part) -> str | None:
+    for name in sorted(one.plan.keys() | another.plan.keys()):
+        here, there = one.plan.get(name), another.plan.get(name)
+        if here != there:
+            return f"its {name} is {there}, not {here}"
+    return None
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Several parts together. lines: what is to be said of them. complete: they are of one exploration, and each of its
+    seeds was simulated, once. lost: runs that left no history."""
+
+    lines: Sequence[str]
+    complete: bool
+    lost: int
+
+
+def join(parts: Sequence[Part]) -> Joined:
+    """At least one. Raises BadArguments."""
+    lines, lost = [], Counter[str]()
+    for each in parts:
+        lost.update(each.failing())
+        if (other := _difference(parts[0], each)) is not None:
+            lines.append(f"{each.directory} is of another exploration than {parts[0].directory}: {other}")
+        if each.guided:
+            count = len(each.simulated()) + len(each.failing())
+            if count < len(each.seeds):
+                lines.append(f"{each.directory} was cut short: {count} of {len(each.seeds)} runs")
+    plain = [each for each in parts if not each.guided]
+    times = Counter(seed for each in plain for seed in each.simulated())
+    of = {seed for each in plain for seed in each.of}
+    if twice := [seed for seed, count in times.items() if count > 1]:
+        lines.append(f"simulated more than once: seeds {ranges(twice)}")
+    if (missing := len(of) - len(times.keys() & of) - sum(lost.values())) > 0:
+        lines.append(f"not simulated: {missing} of {len(of)} seeds, of {ranges(sorted(of - times.keys()))}")
+    complete = not lines
+    if lost:
+        lines.append("left no history: " + ", ".join(f"{count} {what}" for what, count in lost.items()))
+    return Joined(lines, complete, sum(lost.values()))
