@@ -90,7 +90,7 @@ def test_what_cannot_be_gone_on_from_is_refused(tmp_path: Path) -> None:
     guided = simulated(tmp_path / "guided", [0], [0], [0], guided=True)
     with pytest.raises(BadArguments, match="is guided; give its --corpus"):
         left([guided], PLAN, [0, 1])
-    with pytest.raises(BadArguments, match="is no exploration: it has no seeds.json"):
+    with pytest.raises(BadArguments, match=r"is no exploration: it has no seeds\.json"):
         left([tmp_path], PLAN, [0, 1])
     (other / "seeds.json").write_text('{"plan": 5}')
     with pytest.raises(BadArguments, match="is not what chaos explore writes"):

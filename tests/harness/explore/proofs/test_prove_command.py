@@ -114,8 +114,8 @@ def test_a_search_for_a_mutant_that_was_given_up_is_made_again(tmp_path: Path) -
 
 def test_what_is_stopped_keeps_what_is_complete_and_says_how_to_go_on(tmp_path: Path) -> None:
     """Without a bug more: not even the results of an earlier one, which it went on from."""
-    row = {"id": "M15", "title": "", "target": "kraft", "found": True, "holds": True, "clients_saw": {}, "smallest": None,
-           "problem": "", "options": next(o for t in registry.targets() for i, o, _ in t.bugs() if i == "M15"),
+    row = {"id": "M15", "title": "", "target": "kraft", "found": True, "holds": True, "clients_saw": {},
+           "smallest": None, "problem": "", "options": next(o for t in registry.targets() for i, o, _ in t.bugs() if i == "M15"),
            "searches": [{"runs": 1, "simulated_s": 1.0, "wall_s": 1.0, "found": None}]}  # fmt: skip
     (tmp_path / "proofs.json").write_text(json.dumps({"bugs": [row]}))
     command = [sys.executable, "-m", "harness", "prove", "M15", "L03", "--resume", str(tmp_path), "--workers", "1"]
