@@ -48,7 +48,7 @@ def source_of(module: str) -> Path:
     except ModuleNotFoundError:
         spec = None
     if spec is None or spec.origin is None:
-        raise BadArguments(f"there is no module {name} to make mutants of; a mutant is module:function:operator:number")
+        raise BadArguments(f"there is no module {name}; a mutant is module:function:operator:number, of {CLUSTER}")
     return Path(spec.origin)
 
 
