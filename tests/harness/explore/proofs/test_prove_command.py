@@ -25,6 +25,10 @@ def chaos(*arguments: str) -> int:
     return int(ended.value.code or 0)  # type: ignore[arg-type]
 
 
+def options_of(bug: str) -> str:
+    return next(options for target in registry.targets() for id_, options, _ in target.bugs() if id_ == bug)
+
+
 def test_a_bug_is_found_shrunk_repeated_and_gone_without_itself(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -94,8 +98,7 @@ def test_bad_arguments_get_one_sentence(
 def test_what_another_wrote_is_refused_at_once(
     damaged: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = next(options for target in registry.targets() for id_, options, _ in target.bugs() if id_ == "M15")
-    (tmp_path / "proofs.json").write_text(damaged.replace("OPTIONS", options))
+    (tmp_path / "proofs.json").write_text(damaged.replace("OPTIONS", options_of("M15")))
     assert chaos("prove", "M15", "--resume", str(tmp_path), "--results", str(tmp_path / "results")) == 254
     assert "is not what chaos prove writes" in capsys.readouterr().err
     (tmp_path / FILE).write_text(damaged[:1])
@@ -115,7 +118,7 @@ def test_a_search_for_a_mutant_that_was_given_up_is_made_again(tmp_path: Path) -
 def test_what_is_stopped_keeps_what_is_complete_and_says_how_to_go_on(tmp_path: Path) -> None:
     """Without a bug more: not even the results of an earlier one, which it went on from."""
     row = {"id": "M15", "title": "", "target": "kraft", "found": True, "holds": True, "clients_saw": {},
-           "smallest": None, "problem": "", "options": next(o for t in registry.targets() for i, o, _ in t.bugs() if i == "M15"),
+           "smallest": None, "problem": "", "options": options_of("M15"),
            "searches": [{"runs": 1, "simulated_s": 1.0, "wall_s": 1.0, "found": None}]}  # fmt: skip
     (tmp_path / "proofs.json").write_text(json.dumps({"bugs": [row]}))
     command = [sys.executable, "-m", "harness", "prove", "M15", "L03", "--resume", str(tmp_path), "--workers", "1"]
