@@ -125,8 +125,8 @@ def _measured(
 
 def _reached(chosen: Sequence[Chosen], plan_of: Callable[[str, int], Plan], runs: int, workers: int) -> ReachedByRun:
     """What the runs come to that these mutants are searched for in, by exploration and seed."""
-    from harness.explore.pool import processes
     from harness.explore.proofs.mutation import explored, reached_by
+    from harness.explore.proofs.pool import processes
 
     mutants = [each.mutant for each in chosen]
     wanted = explored(chosen, runs)

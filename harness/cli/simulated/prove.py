@@ -170,8 +170,8 @@ def _subjects(ids: Sequence[str], guided: bool, corpus: Path | None) -> Sequence
 
 
 def _repeat_pinned(ids: Sequence[str], workers: int, as_json: bool) -> int:
-    from harness.explore.pool import processes
     from harness.explore.proofs.pinned import chosen, repeat
+    from harness.explore.proofs.pool import processes
 
     kept = chosen(ids)
     if lacking := [id_ for id_ in ids if id_ not in {each.id for each in kept}]:

@@ -134,7 +134,7 @@ def _rows(
     subjects: Sequence[Subject], asked: Asked, directory: Path, keep: Callable[[Sequence[Row]], object], *, quiet: bool
 ) -> Sequence[Row]:  # fmt: skip
     """keep: is given those that are complete, whenever one more is."""
-    from harness.explore.pool import processes
+    from harness.explore.proofs.pool import processes
     from harness.explore.proofs.proving import prove
     from harness.explore.proofs.search import search_all
     from harness.explore.proofs.table import Row

@@ -25,6 +25,7 @@ from harness.errors import BadArguments, ExitCode, HarnessFailure
 from harness.explore import exploration
 from harness.explore.exploration import Exploration, Standing, explore
 from harness.explore.failures import Failure
+from harness.explore.parts import read
 from harness.explore.simulate import Simulated, simulate
 from harness.explore.workers import Outcome
 from harness.plan.plan import Plan
@@ -147,7 +148,9 @@ def test_passing_seeds_leave_rows_in_the_dataset_alone(
     assert chaos("explore", "--seeds", "5,7", "--nemesis", "none", "--time-limit", "5", "--partitions", "1") == 0
     assert "2 runs, 2 passed, 0 failed, 0 unknown; 1" in capfd.readouterr().out
     (directory,) = Path("results").iterdir()
-    assert {path.name for path in directory.iterdir()} <= {"dataset", "explore.json", "index.html", "spark.log"}
+    names = {path.name for path in directory.iterdir()}
+    assert names <= {"dataset", "explore.json", "index.html", "seeds.json", "spark.log"}
+    assert read(directory).simulated() == read(directory).seeds == [5, 7]
 
 
 # -- what can go wrong -----------------------------------------------------------------------------------------------
