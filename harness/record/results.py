@@ -33,6 +33,8 @@ _MODE: Final = 0o750
 PENDING: Final = "pending"
 #: What an exploration says of itself, in its directory.
 EXPLORATION_FILE: Final = "explore.json"
+#: Of an exploration that strikes everywhere, of whose runs only those that failed are kept.
+SWEEP_FILE: Final = "systematic.json"
 #: What the name of a run made smaller by `chaos shrink` adds to that of the run it was made from.
 SHRUNK: Final = "-shrunk"
 #: What is in the directory of a run before anything has begun.
@@ -112,7 +114,7 @@ def find(run: str, results: Path) -> Path:
         if is_run(directory):
             return directory
     for directory in (results / run, Path(run)):
-        if run and (directory / "dataset").is_dir():
+        if run and ((directory / "dataset").is_dir() or (directory / SWEEP_FILE).is_file()):
             failing = sorted((directory / "runs").glob("*"))
             named = ", ".join(map(str, failing[:3])) + (" …" if len(failing) > 3 else "")
             raise BadArguments(f"{run} is an exploration, not a run; runs of it that failed: {named or 'none'}")

@@ -53,7 +53,7 @@ def print_one(console: Terminal, outcome: Outcome) -> None:
         console.print(Text(f"  not saved   {unsaved}"))
     counts = verdict.get("operations", {})
     reported = ", ".join(f"{name} {count:,}" for name, count in counts.items() if count)
-    console.print(Text(f"  history     {outcome.path} ({verdict.get('workload')})"))
+    console.print(Text(f"  history     {outcome.path} ({verdict.get('workload') or 'append'})"))
     console.print(Text(f"  operations  {reported}"))
     for name, of in verdict.get("measured", {}).items():
         quantiles = ", ".join(f"{quantile}: {value:,.3f}" for quantile, value in of.items())

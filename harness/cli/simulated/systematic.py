@@ -139,7 +139,9 @@ def _summary(swept: Swept) -> Iterator[str]:
     found = swept.results
     told = [f"{found['pass']:,} passed", f"{found['fail']:,} failed"]
     told += [f"{found[name]:,} {name}" for name in ("crashed", "hang") if found[name]]
-    yield f"{len(swept.ran):,}{planned} runs, {swept.struck:,} struck: {', '.join(told)}, {found['unknown']:,} unknown"
+    runs = "run" if len(swept.ran) == 1 and not planned else "runs"
+    told.append(f"{found['unknown']:,} unknown")
+    yield f"{len(swept.ran):,}{planned} {runs}, {swept.struck:,} struck: {', '.join(told)}"
     reasons = Counter(each.reason for each in swept.ran if each.result == "unknown")
     for reason, count in reasons.most_common(3):
         yield f"  unknown   {count:,}: {reason}"

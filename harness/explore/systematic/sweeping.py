@@ -21,8 +21,6 @@ from harness.explore.workers import Outcome, Simulate, simulate_all
 from harness.plan import registry
 from harness.record import results
 
-SWEEP_FILE = "systematic.json"
-
 
 @dataclass(frozen=True)
 class Ran:
@@ -112,7 +110,7 @@ def carry_out(
         second = thinned(deeper((each.point, each.counted_again) for each in ran), step, most)
         ran += asked.run(second, "workers-again")
     swept = Swept(sweep, directory, counted, again, len(first) + len(second), tuple(ran))
-    (directory / SWEEP_FILE).write_text(json.dumps(swept.as_dict(), indent=2) + "\n")
+    (directory / results.SWEEP_FILE).write_text(json.dumps(swept.as_dict(), indent=2) + "\n")
     return swept
 
 

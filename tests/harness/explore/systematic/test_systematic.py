@@ -16,9 +16,10 @@ from harness.errors import BadArguments, ExitCode
 from harness.explore import replay
 from harness.explore.simulate import simulate
 from harness.explore.systematic.points import Point, Sweep, deeper, evidence_of, points_of, thinned
-from harness.explore.systematic.sweeping import SWEEP_FILE, Swept, carry_out
+from harness.explore.systematic.sweeping import Swept, carry_out
 from harness.plan import registry
 from harness.plan.plan import Plan
+from harness.record import results
 from harness.report.terminal import Terminal
 
 PLAN = Plan(
@@ -131,7 +132,7 @@ def test_a_sweep_goes_two_faults_deep_within_its_budget(swept: Swept) -> None:
     assert told["planned"] == told["runs"] == told["struck"] == 8 and told["results"] == {"pass": 8}
     assert [each["again"] for each in ran[:4]] == [None] * 4
     assert all(each["again"] == each["struck"]["number"] > 0 for each in ran[4:])
-    assert (directory / SWEEP_FILE).exists() and not (directory / "runs").exists()
+    assert (directory / results.SWEEP_FILE).exists() and not (directory / "runs").exists()
 
 
 def test_what_was_counted_struck_and_found_is_printed(swept: Swept, capsys: pytest.CaptureFixture[str]) -> None:
