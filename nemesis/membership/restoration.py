@@ -53,15 +53,26 @@ class _Restoration:
 
     async def put_back(self, node: Node) -> None:
         running = await node.is_running()
-        if node.id != node.own_id:
+        while node.id != node.own_id:
             if not running:
                 await node.start()
             await self.empty(node)
             await node.terminate()
             running = False
+            if not await self.was_given_more(node):
+                break
         if not running:
             await node.put_back()  # also one that is itself again: that may have come halfway
             await node.start()
+
+    async def was_given_more(self, node: Node) -> bool:
+        """It has ended: is it a replica of a topic that was made just before? Who knows that it is gone knows of it."""
+        while True:
+            knowing = [view for view in await self.admin.views() if view is not None and node.id not in view.brokers]
+            if knowing:
+                return any(node.id in state.replicas for view in knowing for state in view.partitions.values())
+            self.obstacle = f"no broker knows yet that broker {node.id} has ended"
+            await asyncio.sleep(POLL_S)
 
     async def empty(self, node: Node) -> None:
         """Returns once nobody counts on this broker any more: with its process goes its disk. Every broker and the

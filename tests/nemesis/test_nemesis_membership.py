@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from harness.cli.simulated.explore import planned, read_options
 from harness.cluster import NotAvailable
 from harness.explore.simulate import simulate
 from harness.plan import registry, schedule
@@ -489,3 +490,12 @@ def test_runs_repeat_themselves_and_pass_among_other_faults() -> None:
     one, other = simulate(wanted, faults, traced=True), simulate(wanted, faults)
     assert one.trace_hash == other.trace_hash
     assert one.judge()["verdict"] == "pass" and not one.doubts
+
+
+def test_a_topic_that_is_made_while_a_replacement_ends_is_moved_off_it() -> None:
+    """Its replica there was nobody's any more, and its ISR never whole again: an exploration of `--nemesis all`."""
+    options = "--nemesis all --brokers 4 --time-limit 30 --short-lived-topics 2 --delete-records 5"
+    plan, plan_of = planned(read_options(options), 0)
+    done = simulate(plan_of(plan, 165))
+    assert (done.violation, done.crash) == (None, "")
+    assert any(fault.nemesis == "membership:new-id" for fault in done.schedule)
