@@ -52,11 +52,11 @@ class Part:
                 raise BadArguments(f"{path} is damaged: {error}") from None
         return seeds
 
-    def failing(self) -> Sequence[str]:
-        """What became of runs that left no history to be judged: `crashed` or `hang`, each."""
+    def failing(self) -> Sequence[tuple[int, str]]:
+        """Runs that the harness itself could not carry out or judge: seed, and `crashed` or `hang`."""
         try:
             told = json.loads((self.directory / EXPLORATION_FILE).read_text())
-            return [str(each["result"]) for each in told["failing"] if each["result"] != "fail"]
+            return [(int(each["seed"]), str(each["result"])) for each in told["failing"] if each["result"] != "fail"]
         except FileNotFoundError:
             return []
         except (OSError, ValueError, KeyError, TypeError):
@@ -103,7 +103,7 @@ def _difference(one: Part, another: Part) -> str | None:
 @dataclass(frozen=True)
 class Joined:
     """Several parts together. lines: what is to be said of them. complete: they are of one exploration, and each of its
-    seeds was simulated, once. lost: runs that left no history."""
+    seeds was simulated, once. lost: runs that left no history, and were not made again."""
 
     lines: Sequence[str]
     complete: bool
@@ -112,23 +112,22 @@ class Joined:
 
 def join(parts: Sequence[Part]) -> Joined:
     """At least one. Raises BadArguments."""
-    lines, lost = [], Counter[str]()
+    lines = []
     for each in parts:
-        lost.update(each.failing())
         if (other := _difference(parts[0], each)) is not None:
             lines.append(f"{each.directory} is of another exploration than {parts[0].directory}: {other}")
-        if each.guided:
-            count = len(each.simulated()) + len(each.failing())
-            if count < len(each.seeds):
-                lines.append(f"{each.directory} was cut short: {count} of {len(each.seeds)} runs")
+        if each.guided and (count := len(each.simulated()) + len(each.failing())) < len(each.seeds):
+            lines.append(f"{each.directory} was cut short: {count} of {len(each.seeds)} runs")
     plain = [each for each in parts if not each.guided]
     times = Counter(seed for each in plain for seed in each.simulated())
+    lost = [what for each in parts for seed, what in each.failing() if each.guided or seed not in times]
+    known = {seed for each in plain for seed, _ in each.failing()} | times.keys()
     of = {seed for each in plain for seed in each.of}
     if twice := [seed for seed, count in times.items() if count > 1]:
         lines.append(f"simulated more than once: seeds {ranges(twice)}")
-    if (missing := len(of) - len(times.keys() & of) - sum(lost.values())) > 0:
-        lines.append(f"not simulated: {missing} of {len(of)} seeds, of {ranges(sorted(of - times.keys()))}")
+    if missing := sorted(of - known):
+        lines.append(f"not simulated: {len(missing)} of {len(of)} seeds, of {ranges(missing)}")
     complete = not lines
     if lost:
-        lines.append("left no history: " + ", ".join(f"{count} {what}" for what, count in lost.items()))
-    return Joined(lines, complete, sum(lost.values()))
+        lines.append("left no history: " + ", ".join(f"{count} {what}" for what, count in Counter(lost).items()))
+    return Joined(lines, complete, len(lost))

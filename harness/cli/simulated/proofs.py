@@ -14,6 +14,7 @@ from typing import Any
 from harness.errors import BadArguments, ExitCode, HarnessFailure
 from harness.report.terminal import say
 from harness.run.interrupt import SIGNALS
+from spark_history.regular import replacing
 
 
 def read_json(directory: Path, name: str, writer: str) -> Any:
@@ -54,7 +55,8 @@ def check_to_be_written(option: str, path: Path | None) -> None:
 def write(path: Path, text: str) -> None:
     """Raises HarnessFailure."""
     try:
-        path.write_text(text)
+        with replacing(path) as new:  # a signal may come at any moment
+            new.write_text(text)
     except OSError as error:
         raise HarnessFailure(f"{path} cannot be written: {error.strerror}") from error
 

@@ -15,6 +15,7 @@ from harness.explore.shrinking.witness import witness_of
 from harness.explore.simulate import simulate
 from harness.plan.plan import Plan
 from harness.plan.schedule import Fault, Schedule
+from spark_history.regular import replacing
 
 FILE: Final = "pinned.json"
 
@@ -74,7 +75,8 @@ def save(smallest: Mapping[str, Smallest], path: Path) -> None:
             "broken": each.broken, "plan": plan,
             "schedule": [fault.model_dump(mode="json") for fault in each.schedule],
         }  # fmt: skip
-    path.write_text(json.dumps(told, indent=1, sort_keys=True) + "\n")
+    with replacing(path) as new:
+        new.write_text(json.dumps(told, indent=1, sort_keys=True) + "\n")
 
 
 def repeat(pinned: Pinned) -> Repeated:

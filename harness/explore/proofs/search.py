@@ -90,7 +90,8 @@ class Search:
             self.simulated_s += outcome.simulated.virtual_s
             self.wall_s += outcome.simulated.wall_s
         self.found = _found(outcome, self._looked_at)
-        exhausted = self._looked_at == len(self.seeds) or (self.wall_s > self.budget_s and not self.in_flight)
+        spent = self.wall_s > self.budget_s and self._looked_at == self.begun
+        exhausted = self._looked_at == len(self.seeds) or spent
         self.ended = self.found is not None or exhausted
 
 

@@ -77,7 +77,7 @@ class Sweep(NamedTuple):
         counted: dict[str, int] = {}
         for names in together:
             job = self._job("counted", names, 0, None)
-            for name, evidence in evidence_of(simulate(job.plan, job.schedule)).items():
+            for name, evidence in counting(simulate(job.plan, job.schedule)).items():
                 counted[name] = int(evidence["counted_operations"])
         return counted
 
@@ -95,14 +95,18 @@ class Sweep(NamedTuple):
 
 
 def evidence_of(simulated: Simulated) -> dict[str, Mapping[str, Any]]:
-    """Of its only fault, by node. Raises HarnessFailure if there is none."""
+    """Of its only fault, by node; nothing if the run has ended before there was any."""
     rows = simulated.tables["faults"].to_pylist()
     found: dict[str, Mapping[str, Any]] = json.loads(rows[-1]["evidence"]).get("nodes", {}) if rows else {}
-    if simulated.violation is not None and not found:
-        raise HarnessFailure(f"no operation can be counted: {simulated.violation.message}")
+    return found
+
+
+def counting(simulated: Simulated) -> dict[str, Mapping[str, Any]]:
+    """evidence_of() a run that only counts. Raises HarnessFailure if there is none."""
+    found = evidence_of(simulated)
     if simulated.crash or not found:
-        why = simulated.crash or (rows[-1]["evidence"] if rows else "no fault was injected")
-        raise HarnessFailure(f"no operation can be counted: {why}")
+        violated = "" if simulated.violation is None else simulated.violation.message
+        raise HarnessFailure(f"no operation can be counted: {simulated.crash or violated or 'no fault was injected'}")
     return found
 
 

@@ -156,7 +156,7 @@ class _Asked:
             failure = Failure.of(outcome, directory)
         evidence: Mapping[str, Any] = {}
         if outcome.simulated is not None and not outcome.simulated.crash:
-            evidence = evidence_of(outcome.simulated)[point.node]
+            evidence = evidence_of(outcome.simulated).get(point.node, {})
         result, reason = outcome.result, outcome.reason
         if outcome.result == "judged" and outcome.verdict is not None:
             result, reason = outcome.verdict["verdict"], str(outcome.verdict["reason"])

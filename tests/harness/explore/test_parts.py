@@ -22,7 +22,7 @@ PLAN = Plan(run="explore", on="simulation", nemesis=("kill",))
 
 def simulated(
     directory: Path, asked: Sequence[int], done: Sequence[int], of: Sequence[int], plan: Plan = PLAN,
-    failing: Sequence[str] = (), guided: bool = False,
+    failing: Sequence[tuple[int, str]] = (), guided: bool = False,
 ) -> Path:  # fmt: skip
     directory.mkdir()
     part(directory, plan, asked, of, guided).write()
@@ -31,7 +31,7 @@ def simulated(
         for seed in done:
             writer.add(plan.model_copy(update={"run": f"s{seed}", "seed": seed}).model_dump(mode="json"), empty)
     if failing:
-        told = {"failing": [{"result": result} for result in failing]}
+        told = {"failing": [{"seed": seed, "result": result} for seed, result in failing]}
         (directory / "explore.json").write_text(json.dumps(told))
     return directory
 
@@ -66,8 +66,15 @@ def test_parts_of_two_explorations_are_told_apart(tmp_path: Path) -> None:
 
 def test_a_run_that_left_no_history_is_counted(tmp_path: Path) -> None:
     """It was simulated, and nothing of it is judged again."""
-    joined = join([read(simulated(tmp_path / "a", [0, 1], [1], [0, 1], failing=["fail", "hang"]))])
+    joined = join([read(simulated(tmp_path / "a", [0, 1], [1], [0, 1], failing=[(1, "fail"), (0, "hang")]))])
     assert (list(joined.lines), joined.complete, joined.lost) == (["left no history: 1 hang"], True, 1)
+
+
+def test_a_run_that_was_lost_and_made_again_is_there(tmp_path: Path) -> None:
+    a = read(simulated(tmp_path / "a", [0, 1, 2], [1], [0, 1, 2], failing=[(0, "hang")]))
+    again = read(simulated(tmp_path / "b", [0], [0], [0, 1, 2]))
+    joined = join([a, again])
+    assert (list(joined.lines), joined.lost) == (["not simulated: 1 of 3 seeds, of 2"], 0)
 
 
 def test_of_a_guided_exploration_runs_are_counted_and_not_seeds(tmp_path: Path) -> None:
@@ -117,6 +124,6 @@ def test_parts_are_judged_together_as_an_exploration_is(
 
 
 def test_a_run_without_a_history_is_a_failure_of_the_harness(tmp_path: Path) -> None:
-    explored = [read(simulated(tmp_path / "a", [0, 1], [0], [0, 1], failing=["hang"]))]
+    explored = [read(simulated(tmp_path / "a", [0, 1], [0], [0, 1], failing=[(1, "hang")]))]
     passed = Outcome("a", {"verdict": "pass", "reason": "", "exit_code": ExitCode.PASS})
     assert _judge_together(explored, [passed], Terminal()) == ExitCode.HARNESS_FAILURE

@@ -75,6 +75,17 @@ def test_a_search_ends_with_its_seeds_or_its_budget() -> None:
 
 
 
+def test_what_was_begun_before_the_budget_was_spent_is_looked_at() -> None:
+    search = searching(10, budget_s=3.0)
+    for _ in range(3):
+        search.next_job()
+    search.take(2, outcome(2, "fail"))
+    search.take(1, outcome(1, "pass"))
+    search.take(0, outcome(0, "pass"))
+    assert search.wall_s > search.budget_s and search.ended and search.found is not None
+    assert search.found.seed == 2
+
+
 def test_several_searches_share_the_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With real processes, and a bug that each run of it shows within a second."""
     bugs = {name: PLAN.model_copy(update={"bug": name}) for name in ("M63", "M67")}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
+from checkers.inside.violation import Violation
 from cluster_image.storage import segment
 from cluster_image.storage.checkpoints import PartitionMetadataFile
 from harness.cli.simulated import systematic
@@ -187,3 +189,10 @@ def test_numbers_that_make_no_sense_are_told() -> None:
     for of, depth, said in (("load", 1, "--every late strikes messages"), ("produce", 2, "--every late")):
         with pytest.raises(BadArguments, match=f"^{said}"):
             systematic.check("late", of, (), 1, 1, None, depth)
+
+
+def test_a_run_that_ends_before_its_strike_is_one_that_failed() -> None:
+    """A violation before anything was struck is a finding, and costs no other run."""
+    violation = Violation("LogMatching", "two logs differ", "chaos-0", ("broker-1",), 5, 5, "append")
+    early = simulate(PLAN, ())
+    assert evidence_of(replace(early, violation=violation)) == {}
