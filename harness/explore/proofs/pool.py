@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
+import os
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from typing import Final
 
 from harness.explore.workers import TO_ALL
+
+#: prctl(2): which signal this process gets when its parent dies.
+_PR_SET_PDEATHSIG: Final = 1
 
 
 @contextmanager
 def processes(number: int) -> Iterator[ProcessPoolExecutor]:
     """Signals to all processes of a group are left to this one. Whatever is raised inside ends them at once."""
-    pool = ProcessPoolExecutor(number, multiprocessing.get_context("spawn"), initializer=_leave_signals)
+    pool = ProcessPoolExecutor(number, multiprocessing.get_context("spawn"), leave_signals_to, (os.getpid(),))
     try:
         yield pool
     except BaseException:
@@ -25,6 +31,10 @@ def processes(number: int) -> Iterator[ProcessPoolExecutor]:
     pool.shutdown()
 
 
-def _leave_signals() -> None:
+def leave_signals_to(parent: int) -> None:
+    """Of a worker: they are for that process, whose end is this one's, however it comes."""
     for number in TO_ALL:
         signal.signal(number, signal.SIG_IGN)
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it died before
+        os._exit(1)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import multiprocessing
-import signal
+import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 
+from harness.explore.proofs.pool import leave_signals_to
 from harness.explore.shrinking import candidates as smaller
 from harness.explore.shrinking.candidates import Candidate
 from harness.explore.shrinking.witness import Broken, Witness, attempt, witness_of
@@ -43,7 +44,9 @@ def shrink(
     witness = witness_of(simulated)
     if witness is None:
         raise NothingToShrink(simulated.crash or str(simulated.judge()["reason"]))
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _leave_signals) if workers > 1 else None
+    pool = None
+    if workers > 1:
+        pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), leave_signals_to, (os.getpid(),))
     try:
         shrinker = _Shrinker(Candidate(plan, schedule), witness, budget - 1, workers, pool, say)
         minimal = shrinker.run()
@@ -54,11 +57,6 @@ def shrink(
             pool.shutdown(cancel_futures=True)
     best = shrinker.best
     return Shrunk(best.plan, best.schedule, witness.broken, minimal, 1 + shrinker.runs, len(schedule))
-
-
-def _leave_signals() -> None:
-    """Of a worker: Ctrl-C is for the process that shrinks."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 class _Spent(Exception):
