@@ -71,9 +71,11 @@ def when() -> str:
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Each of them is a KeyboardInterrupt."""
+    """The first of them is a KeyboardInterrupt; what ends the workers then is not interrupted in its turn."""
 
     def signalled(number: int, frame: FrameType | None) -> None:
+        for each in SIGNALS:
+            signal.signal(each, signal.SIG_IGN)
         raise KeyboardInterrupt
 
     before = {number: signal.signal(number, signalled) for number in SIGNALS}

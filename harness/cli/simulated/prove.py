@@ -30,8 +30,6 @@ _GO_BY: Final[Mapping[str, Collection[str]]] = {
     ),
     "pinned": ("ids", "workers", "as_json", "results_directory"),
 }  # fmt: skip
-#: Only with --compare.
-_OF_COMPARING: Final = ("states",)
 _NAMES: Final[Mapping[str, str]] = {"as_json": "--json", "results_directory": "--results", "ids": "an ID"}
 
 
@@ -112,7 +110,6 @@ def prove(
         )
     if corpus is not None and not (guided or compare):
         raise BadArguments("--corpus is of runs that others are made of, and needs --guided or --compare")
-    subjects = _subjects(ids, guided, corpus)
     if compare:
         from harness.cli.simulated import comparing
 
@@ -120,6 +117,7 @@ def prove(
             *(_subjects(ids, each, corpus) for each in (False, True)), searches=searches, most_runs=most_runs,
             budget=budget, states=states, workers=workers, results_directory=results_directory, as_json=as_json,
         )  # fmt: skip
+    subjects = _subjects(ids, guided, corpus)
     if pinned:
         return _repeat_pinned(ids, workers, as_json)
 
@@ -139,8 +137,8 @@ def _check_together(given: Collection[str]) -> None:
     for mode in modes:
         if others := [name for name in given if name != mode and name not in _GO_BY[mode]]:
             raise BadArguments(f"--{mode} does not go by {_named(others[0])}; leave that out")
-    if not modes and (others := [name for name in _OF_COMPARING if name in given]):
-        raise BadArguments(f"{_named(others[0])} is of --compare")
+    if not modes and "states" in given:
+        raise BadArguments("--states is of --compare")
 
 
 def _named(parameter: str) -> str:

@@ -15,7 +15,7 @@ from cluster_image.storage.log import Log
 
 def check_epochs(node: str, where: str, log: Log, batches: Iterable[tuple[int, int]]) -> None:
     """batches: of all that the log holds, leader epoch and end. Raises Violated."""
-    for epoch, end in dict(batches).items():
+    for epoch, end in dict(batches).items():  # of each epoch the last end: a log has its epochs in their order
         told = log.epoch_before(end), log.end_offset_for_epoch(epoch)
         if told != (epoch, (epoch, end)):
             raise Violated(
