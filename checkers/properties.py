@@ -79,6 +79,7 @@ INVARIANTS: Final = (
     "FlushedOffset",
     "VoterEndOffset",
     "QuorumState",
+    "LeaderEpochCheckpoint",
     "RecoveryPointCheckpoint",
     "CleanShutdown",
     "ProducerSequence",

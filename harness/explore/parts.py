@@ -41,7 +41,7 @@ class Part:
         (self.directory / FILE).write_text(json.dumps(told, indent=1) + "\n")
 
     def simulated(self) -> list[int]:
-        """Seeds of the runs whose histories are here, with repetitions. Raises BadArguments."""
+        """Seeds of the runs whose histories are here, with repetitions, in no order. Raises BadArguments."""
         seeds = []
         for name in list_parts(self.directory / "dataset"):
             path = self.directory / "dataset" / "runs" / name

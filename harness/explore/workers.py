@@ -12,9 +12,10 @@ import gc
 import multiprocessing
 import os
 import signal
+import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from multiprocessing import resource_tracker
@@ -155,12 +156,12 @@ class _Worker:
         self._started = False
         self.connection, theirs = _CONTEXT.Pipe()
         self._process = _CONTEXT.Process(target=_work, args=(theirs, simulate, log, histories), daemon=True)
-        resource_tracker.ensure_running()  # otherwise start() would run it, and unblock SIGINT after that
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, TO_ALL)  # which a new process inherits
         try:
-            self._process.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            with undisturbed():
+                self._process.start()
+        except BaseException:  # nobody else knows of it yet
+            self.end()
+            raise
         theirs.close()
 
     def begin(self, job: Job) -> None:
@@ -205,9 +206,30 @@ class _Worker:
 
     def end(self) -> None:
         self.alive = False
-        self._process.kill()
-        self._process.join()
+        if self._process.pid is not None:
+            self._process.kill()
+            self._process.join()
         self.connection.close()
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """For the start of a process: what is meant for all of a group comes here after it, and never to that process."""
+    resource_tracker.ensure_running()  # otherwise a start would run it, and unblock SIGINT after that
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, TO_ALL)  # which a new process inherits
+    came: list[int] = []
+    # Blocked in this thread it may still be delivered to another (Arrow's, BLAS's): Python's handler then runs here.
+    handlers = {}
+    if threading.current_thread() is threading.main_thread():  # no other gets one
+        handlers = {number: signal.signal(number, lambda number, _: came.append(number)) for number in TO_ALL}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        for each in came:
+            signal.raise_signal(each)
 
 
 def _last_words(log: Path) -> str:

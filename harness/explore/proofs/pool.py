@@ -11,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from typing import Final
 
-from harness.explore.workers import TO_ALL
+from harness.explore.workers import TO_ALL, undisturbed
 
 #: prctl(2): which signal this process gets when its parent dies.
 _PR_SET_PDEATHSIG: Final = 1
@@ -21,6 +21,8 @@ _PR_SET_PDEATHSIG: Final = 1
 def processes(number: int) -> Iterator[ProcessPoolExecutor]:
     """Signals to all processes of a group are left to this one. Whatever is raised inside ends them at once."""
     pool = ProcessPoolExecutor(number, multiprocessing.get_context("spawn"), leave_signals_to, (os.getpid(),))
+    with undisturbed():
+        pool.submit(int)  # which starts them all
     try:
         yield pool
     except BaseException:

@@ -164,7 +164,7 @@ class RecordingAdmin:
         return called
 
     async def metadata(self) -> Metadata:
-        ids = tuple(node.id for node in self._cluster.brokers)
+        ids = tuple(node.id for node in self._cluster.brokers if node.running)
         partitions = {place: Partition(each[0], 1, each, each, ()) for place, each in self._replicas.items()}
         return Metadata(ids, frozenset(ids), partitions)
 

@@ -15,7 +15,8 @@ from typing import Any
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i8, i32, i64, u16
 
-from checkers.inside.kraft.simulated import BALANCED, PROPERTIES, Invariants, Violated
+from checkers.inside.kraft.simulated import BALANCED, Invariants, Violated
+from checkers.properties import INVARIANTS
 from cluster_image.config import parse
 from cluster_image.kraft.broker.partition import Partition
 from cluster_image.kraft.metadata.image import MetadataImage, PartitionRegistration
@@ -249,7 +250,7 @@ class World:
         self.check()
 
     def violates(self, property_: str, *words: str) -> Any:
-        assert property_ in PROPERTIES
+        assert property_ in INVARIANTS
         return Violates(property_, words)
 
 

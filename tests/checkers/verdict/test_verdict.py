@@ -5,16 +5,11 @@ from typing import Any
 
 import pytest
 
-from checkers.inside.kraft import simulated as invariants
 from checkers.inside.violation import Violation
 from checkers.properties import (
-    HANG,
     HISTORY_PROPERTIES,
-    INVARIANTS,
     LOG_LINEARIZABILITY,
-    OF_LIVENESS,
     PROPERTIES,
-    UNEXPECTED_ERROR,
     WATERMARK_FRESHNESS,
 )
 from checkers.verdict.verdict import Evidence, contract, judge
@@ -238,7 +233,6 @@ def test_invariants_are_listed_where_they_were_checked() -> None:
     plan = {"nemesis": [], "min_insync_replicas": 2}
     assert set(verdict(plan=plan)["anomalies"]) == set(HISTORY_PROPERTIES)
     assert tuple(verdict(plan=plan | {"on": "simulation"})["anomalies"]) == PROPERTIES
-    assert set(INVARIANTS) == {*invariants.PROPERTIES, *OF_LIVENESS, HANG, UNEXPECTED_ERROR}
 
 
 def test_the_witness_of_a_violation_says_step_event_and_nodes() -> None:

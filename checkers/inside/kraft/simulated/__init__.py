@@ -120,53 +120,9 @@ nothing before: until its election it is in the ISR because the ISR cannot shrin
 
 from __future__ import annotations
 
-from typing import Final
-
 from checkers.inside.violation import Violated
 
 from .liveness.unmet import unmet
 from .oracle import BALANCED, Invariants
 
-PROPERTIES: Final = (
-    "ValidControllerIsrAndElr",
-    "ValidControllerState",
-    "MinIsrRecoveryQuorum",
-    "ValidReplicas",
-    "UncleanRecovery",
-    "ReplicationQuorumSuperset",
-    "LeaderCompleteness",
-    "LeaderCandidateCompleteness",
-    "LogMatching",
-    "LeaderAppendOnly",
-    "StrongIsr",
-    "HighWatermarkMonotonicity",
-    "ConsistentRead",
-    "NoCommittedRecordLostGlobally",
-    "ValidLogStart",
-    "MetadataLogMatching",
-    "ElectionSafety",
-    "CommittedPrefix",
-    "FlushedOffset",
-    "VoterEndOffset",
-    "QuorumState",
-    "LeaderEpochCheckpoint",
-    "RecoveryPointCheckpoint",
-    "CleanShutdown",
-    "ProducerSequence",
-    "ProducerEpoch",
-    "NoFalseDuplicate",
-    "ProducerState",
-    "DecidedIsr",
-    "ProposedIsr",
-    "FollowerSession",
-    "FetchedFromLeader",
-    "FetchAnswered",
-    "AdministratorAnswered",
-    "BrokerAnswered",
-    "QuorumAnswered",
-    "ElectionTimeouts",
-    "AcknowledgedOnceCommitted",
-    "OffsetLookup",
-)
-
-__all__ = ["BALANCED", "PROPERTIES", "Invariants", "Violated", "unmet"]
+__all__ = ["BALANCED", "Invariants", "Violated", "unmet"]

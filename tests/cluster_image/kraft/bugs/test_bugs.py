@@ -17,8 +17,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v17.response import FetchableTopicResponse, FetchResponse, PartitionData
 
 import cluster_image.__main__
-from checkers.inside.kraft.simulated import PROPERTIES
-from checkers.properties import LOG_LINEARIZABILITY, OF_LIVENESS
+from checkers.properties import INVARIANTS, LOG_LINEARIZABILITY
 from cluster_image.config import ConfigError
 from cluster_image.config.throttling import FOLLOWER
 from cluster_image.kraft import bugs
@@ -367,7 +366,7 @@ def test_every_bug_replaces_a_rule_that_there_is_and_fits_its_place() -> None:
         rule = getattr(importlib.import_module(f"cluster_image.{bug.module}"), bug.rule)
         assert rule.__module__ == f"cluster_image.{bug.module}", bug.id
         assert inspect.signature(rule) == inspect.signature(bug.replacement), bug.id
-        assert set(bug.properties) <= {*PROPERTIES, *OF_LIVENESS, LOG_LINEARIZABILITY}, bug.id
+        assert set(bug.properties) <= {*INVARIANTS, LOG_LINEARIZABILITY}, bug.id
         assert bug.title and bug.source and bug.nemesis, bug.id
 
 
