@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from checkers.anomalies import Anomalies, seconds
-from checkers.properties import HANG, VIOLATION
+from checkers.properties import HANG, LIVENESS, VIOLATION
 from spark_history.errors import HistoryError
 
 VIOLATION_FILE: Final = "violation.json"
@@ -36,6 +36,17 @@ class Violated(Exception):
         self.where = where
         self.nodes = tuple(nodes)
         super().__init__(f"{property_}{f' on {where}' if where else ''}: {message}")
+
+
+class Unmet(str):
+    """What must become true and does not hold yet, as a clause. property: that is broken if it never does."""
+
+    property: str
+
+    def __new__(cls, clause: str, property: str = LIVENESS) -> Unmet:
+        made = super().__new__(cls, clause)
+        made.property = property
+        return made
 
 
 @dataclass(frozen=True)

@@ -138,6 +138,8 @@ class Admin:
         once more, also those that it was being moved to: the leader may have died before it has asked them, and by 001
         nobody else would."""
         replicas = await reading.replicas_of(self._zookeeper, topic, index)
+        if not replicas:  # an attempt to make it, or to clean up after that, has failed: nobody knows who has begun
+            replicas = tuple(await self._members())
         await self._note_reassignment(topic, index, b"")
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout
@@ -175,10 +177,23 @@ class Admin:
         made = await self._made(topic)
         for index in paths.numbers(await reading.children(self._zookeeper, paths.reassigned_topic(topic))):
             if index not in made:
-                for replica in await reading.reassigned_to(self._zookeeper, topic, index) or ():
-                    await self._ask("close-replica", topic, index, replica)
-                await self._remove_partition(topic, index)
-                await self._forget_reassignment(topic, index)
+                await self._clean_failed_partition(topic, index)
+
+    async def _clean_failed_partition(self, topic: str, index: int) -> None:
+        """That it is to be deleted is said first, or its leader may complete it while its replicas are being closed."""
+        path = paths.reassigned(topic, index)
+        found = await reading.read(self._zookeeper, path)
+        if found is None:  # it is complete by now
+            return
+        try:
+            await self._zookeeper.set(path, b"", found[1].version)
+        except (NoNode, BadVersion):  # complete, or its own repetition
+            if await reading.reassigned_to(self._zookeeper, topic, index) != ():
+                return
+        for replica in paths.decode_ids(found[0]) or await self._members():
+            await self._ask("close-replica", topic, index, replica)
+        await self._remove_partition(topic, index)
+        await self._forget_reassignment(topic, index)
 
     async def _made(self, topic: str) -> list[int]:
         """The topic's partitions whose making has come to its end: those with an assignment."""
@@ -197,11 +212,13 @@ class Admin:
             live = await reading.live_brokers(self._zookeeper)
             if missing := sorted(set(replicas) - set(live)):
                 raise AdminError(ErrorCode.invalid_replica_assignment, f"broker {missing[0]} is not alive")
-            before = await reading.reassigned_to(self._zookeeper, topic, index) or ()
+            before = await reading.reassigned_to(self._zookeeper, topic, index)
+            if before == ():
+                raise AdminError(ErrorCode.unknown_topic_or_partition, f"{topic}-{index} is being deleted")
             if before == tuple(replicas):
                 return
             await self._note_reassignment(topic, index, paths.encode_ids(replicas))
-            await self._close_those_not_wanted(topic, index, set(before) - set(replicas))
+            await self._close_those_not_wanted(topic, index, set(before or ()) - set(replicas))
             if before:
                 await self._start_those_that_stay(topic, index, set(replicas) - set(before))
 
@@ -237,10 +254,10 @@ class Admin:
 
     async def _check_assignment(self, assignment: Iterable[Sequence[int]]) -> None:
         """Raises AdminError: there can be no such replicas. A broker that is away has its queue."""
-        members = set(paths.numbers(await reading.children(self._zookeeper, paths.STATE)))
+        members = await self._members()
         for replicas in assignment:
             _check_distinct(replicas)
-            if missing := sorted(set(replicas) - members):
+            if missing := sorted(set(replicas).difference(members)):
                 raise AdminError(ErrorCode.invalid_replica_assignment, f"there is no broker {missing[0]}")
 
     async def reassignments(self) -> Mapping[tuple[str, int], tuple[tuple[int, ...], tuple[int, ...]]]:
@@ -310,6 +327,10 @@ class Admin:
         if partitions < 1:
             raise AdminError(ErrorCode.invalid_partitions, f"{partitions} partitions")
         return dict(enumerate(place(racks, partitions, replication_factor)))
+
+    async def _members(self) -> Sequence[int]:
+        """Brokers, alive or away."""
+        return paths.numbers(await reading.children(self._zookeeper, paths.STATE))
 
     async def _ask(self, kind: Kind, topic: str, index: int, broker: int) -> None:
         await self._state_changes.send(kind, topic, index, broker, rules.NO_EPOCH, -1)

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from random import Random
+from uuid import UUID
 
 from cluster_image.config import Config
 from cluster_image.network import Entity, Listening, Network, Peer
@@ -14,6 +15,7 @@ from cluster_image.network.authorization import authorized
 from cluster_image.network.tasks import Failed, start_task
 from cluster_image.replication.log_manager import LogManager
 from cluster_image.replication.replica import PartitionKey
+from cluster_image.storage.checkpoints import TopicPartition
 from cluster_image.storage.disk import Disk
 from cluster_image.storage.errors import StorageError
 from cluster_image.telemetry.trace import Trace, no_trace
@@ -26,6 +28,7 @@ from .metadata.view import View
 from .partition.replica import Partition
 from .replicas import Replicas
 from .state_changes import StateChangeListener
+from .topics import topic_id
 from .zookeeper import Event, NodeExists, SessionState, ZooKeeper
 from .zookeeper.retrying import RetryingZooKeeper
 
@@ -49,12 +52,12 @@ class BrokerServer:
         self._network = network
         self._random = random
         self._failed = failed
-        self._me: int = config["node.id"]
+        self.id: int = config["node.id"]
         self._zookeeper = RetryingZooKeeper(zookeeper)
         self._logs = LogManager(config, disk)
         self._replicas = Replicas(config, network, self._logs, self._zookeeper, failed, trace)
         self._listener = StateChangeListener(
-            self._zookeeper, self._me, self._replicas.state_changes.queue(self._me), self._replicas, config, trace
+            self._zookeeper, self.id, self._replicas.state_changes.queue(self.id), self._replicas, config, trace
         )
         self._listening: Listening | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -63,8 +66,21 @@ class BrokerServer:
         self.ready = False
 
     @property
+    def looks_at_idle(self) -> bool:
+        """Do leaders here look at partitions that nothing is produced to?"""
+        return bool(self._config["v2.idle.checks"])
+
+    @property
+    def logs(self) -> Mapping[TopicPartition, UUID]:
+        """That it has, each of which topic."""
+        return self._logs.topics
+
+    @property
     def partitions(self) -> Mapping[PartitionKey, Partition]:
         return self._replicas.partitions
+
+    def replica(self, topic: str, index: int) -> Partition | None:
+        return self._replicas.get((topic_id(topic), index))
 
     @property
     def backlog(self) -> int:
@@ -113,14 +129,14 @@ class BrokerServer:
         found = []
         for topic in await reading.children(zookeeper, paths.TOPICS):
             for index in paths.numbers(await reading.children(zookeeper, paths.topic(topic))):
-                if self._me in await reading.replicas_to_start(zookeeper, topic, index):
+                if self.id in await reading.replicas_to_start(zookeeper, topic, index):
                     found.append((topic, index))
         return found
 
     async def _register(self) -> None:
         """Its node may still be that of an earlier session, of this process or one before: it goes with that."""
         own = Registered(self._config.listener("broker"), self._config["broker.rack"])
-        path = paths.broker(self._me)
+        path = paths.broker(self.id)
         while True:
             gone = asyncio.Event()
 

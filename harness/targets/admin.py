@@ -82,6 +82,18 @@ class Rebalancing:
     racks: Mapping[int, str | None]
 
 
+class Refusal(str):
+    """Why something was refused. is_gone: there is no such partition any more; brokers may tell of it for a while, or
+    until its deletion is repeated."""
+
+    is_gone: bool
+
+    def __new__(cls, reason: str, *, is_gone: bool = False) -> Refusal:
+        made = super().__new__(cls, reason)
+        made.is_gone = is_gone
+        return made
+
+
 class Admin(Protocol):
     """An operator's word to the cluster, the same object for the whole run. Every request may be repeated."""
 
@@ -109,7 +121,7 @@ class Admin(Protocol):
         """Bytes of each partition that the broker there holds; None: it does not answer."""
         ...
 
-    async def reassign(self, targets: Mapping[Place, Ids | None]) -> Mapping[Place, str]:
+    async def reassign(self, targets: Mapping[Place, Ids | None]) -> Mapping[Place, Refusal]:
         """Give each partition these replicas, in this order, in place of what is under way; None: cancel that. Returns
         once it has begun, or is done where nobody is added. Of those refused, the reasons. Raises Unanswered."""
         ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from harness.cluster import Evidence, Node
@@ -50,6 +50,14 @@ async def restore(
 class _Restoration:
     admin: Admin
     obstacle: str = "no broker answers"
+    #: Of which no replica can be moved: they are being deleted, and brokers may tell of them until that is repeated.
+    gone: set[Place] = field(default_factory=set)
+
+    async def reassign(self, targets: Mapping[Place, Ids | None]) -> Mapping[Place, str]:
+        """See Admin."""
+        refused = await self.admin.reassign(targets)
+        self.gone.update(place for place, why in refused.items() if why.is_gone)
+        return refused
 
     async def put_back(self, node: Node) -> None:
         running = await node.is_running()
@@ -81,7 +89,7 @@ class _Restoration:
         while True:
             moves = await admin.moves()
             if not cancelled:  # what has not been given to it yet stays where it was
-                await admin.reassign({place: None for place, move in moves.items() if node.id in move.adding})
+                await self.reassign({place: None for place, move in moves.items() if node.id in move.adding})
                 cancelled = True
                 continue
             views = await admin.views()
@@ -89,14 +97,14 @@ class _Restoration:
             holding |= {
                 p for view in views if view is not None for p, s in view.partitions.items() if node.id in s.replicas
             }
-            held = sorted(holding)
+            held = sorted(holding - self.gone)
             if not held and None not in views:
                 return
             self.obstacle = "not every broker answers"
             if held:
                 seen = await admin.metadata()
                 gone = {node.id, node.own_id}
-                await admin.reassign({place: survivors(seen, admin.original[place], place, gone) for place in held})
+                await self.reassign({place: survivors(seen, admin.original[place], place, gone) for place in held})
                 self.obstacle = f"broker {node.id} still has {', '.join(f'{t}-{p}' for t, p in held)}"
             await asyncio.sleep(POLL_S)
 
@@ -106,7 +114,7 @@ class _Restoration:
             moves = await admin.moves()
             seen = await admin.metadata()
             if not cancelled:
-                await admin.reassign(
+                await self.reassign(
                     {place: None for place, move in moves.items() if _target(move) != admin.original[place]}
                 )
                 cancelled = True
@@ -114,11 +122,11 @@ class _Restoration:
             wrong = {
                 place: admin.original[place]
                 for place, s in seen.partitions.items()
-                if s.replicas != admin.original[place]
+                if s.replicas != admin.original[place] and place not in self.gone
             }
             if not wrong and not moves:
                 return
-            refused = await admin.reassign(wrong)
+            refused = await self.reassign(wrong)
             unfinished = sorted({*wrong, *moves})
             self.obstacle = f"{', '.join(f'{t}-{p}' for t, p in unfinished)} have other replicas than they had"
             if refused:

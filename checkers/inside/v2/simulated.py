@@ -1,17 +1,19 @@
-"""What a simulated cluster of this generation must come to once all faults are healed.
+"""What a simulated cluster of this generation must come to once all faults are healed (settled.py).
 
 Nothing else stops a run: that logs diverge and acknowledged records go is what 001 is known for (004), and the history
 and the replicas' logs are judged for it in the end, with every cause on record."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from typing import Any
 
-from checkers.properties import LIVENESS
+from checkers.inside.violation import Unmet
+from checkers.properties import REQUESTS_ANSWERED
 from cluster_image.v2.node import Node
 from cluster_image.v2.partition.replica import Partition
 
+from .settled import unsettled
 from .states import States
 
 
@@ -26,6 +28,7 @@ class Invariants:
         self._ids: dict[str, int] = {}
         self._replicas: dict[str, dict[str, None]] = {}  # by partition, brokers that ever had one
         self._dirty: dict[str, None] = {}  # partitions
+        self._terms: dict[str, int] = {}  # see unsettled()
 
     def changed(self, node: str, event: str, where: str, fields: Mapping[str, object]) -> None:
         if event == "start":
@@ -66,33 +69,10 @@ class Invariants:
         self._states = States(faults)
         return self._states.seen, self._states.under_faults
 
+    def unsettled(self, processes: Mapping[str, Any]) -> Unmet | None:
+        return unsettled(processes, self._terms)
+
     def not_recovered(self, processes: Mapping[str, Any]) -> str:
-        return LIVENESS
-
-    def unsettled(self, processes: Mapping[str, Any]) -> str | None:
-        for name, process in processes.items():
-            if process is None:
-                return f"{name} does not run"
-        brokers = {name: process for name, process in processes.items() if isinstance(process, Node)}
-        for name, broker in brokers.items():
-            if not broker.broker.ready:
-                return f"{name} is not registered"
-        partitions = [(name, p) for name, node in brokers.items() for p in node.broker.partitions.values()]
-        return next(_unsettled(partitions), None)
-
-
-def _unsettled(partitions: Sequence[tuple[str, Partition]]) -> Iterator[str]:
-    """partitions: each replica, with the name of its broker."""
-    for name, partition in partitions:
-        if partition.is_leader and not partition.serves_clients:
-            yield f"{name} waits for the followers of {partition}"
-        if partition.leadership is not None and partition.leadership.queue:
-            yield f"{name} has not committed all that was produced to {partition}"
-        if partition.leader < 0:
-            yield f"{name} follows nobody in {partition}"
-    ends = {p.key: (name, p.log.end_offset) for name, p in partitions if p.is_leader}
-    for name, partition in partitions:
-        leader, end = ends.get(partition.key, (name, partition.log.end_offset))
-        if partition.log.end_offset != end:
-            own = partition.log.end_offset
-            yield f"the log of {name} ends at {own}, and that of {leader}, which leads {partition}, at {end}"
+        """See harness.targets.target.Invariants. Where all is as it must be inside, it is the clients that wait."""
+        left = self.unsettled(processes)
+        return REQUESTS_ANSWERED if left is None else left.property

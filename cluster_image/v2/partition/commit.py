@@ -190,18 +190,20 @@ class Committing:
         if not rules.has_reassignment_caught_up(ends, offset):
             return True
         old = set(leadership.assigned) - set(coming)
-        if not leadership.close_sent:
+        sent, now = leadership.close_sent, asyncio.get_running_loop().time()
+        if sent is not None and rules.may_complete_reassignment(old, set(partition.isr), self._me):
+            return await self._complete_reassignment(coming)
+        if sent is None or now - sent > 2 * self._keep_in_sync:
+            # Once more to who has started since: it is still a replica, begins anew, and leaves no ISR by itself.
             for replica in sorted(old - {self._me}):
                 await self._close(replica)
-            leadership.close_sent = True
-            return True
-        if not rules.may_complete_reassignment(old, set(partition.isr), self._me):
-            return True
-        return await self._complete_reassignment(coming)
+            leadership.close_sent = now
+        return True
 
     async def _complete_reassignment(self, coming: tuple[int, ...]) -> bool:
         """001, completePartitionReassignment; where its braces are not closed, the reassignment ends in any case."""
         partition = self._partition
+        old = set(self._leadership.assigned) - set(coming)
         await self.write_isr(partition.isr | set(coming))
         if not await self._write_replicas(coming):
             return True  # its listener tells what is to be done instead
@@ -209,8 +211,9 @@ class Committing:
             await self._zookeeper.delete(paths.reassigned_topic(partition.topic))
         partition.assign(coming)
         log.info("reassigned", extra={"partition": str(partition), "replicas": coming})
-        if self._me not in coming:
-            await self._close(self._me)
+        # Others were asked before; but who has started since began anew. Itself last.
+        for replica in sorted(old, key=lambda replica: replica == self._me):
+            await self._close(replica)
         return self._me == coming[0]
 
     async def _write_replicas(self, replicas: tuple[int, ...]) -> bool:

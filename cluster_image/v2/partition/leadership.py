@@ -37,7 +37,7 @@ class Leadership:
     isr_version: int = -1
     catching_up: set[int] = field(default_factory=set)
     reassigned: tuple[int, ...] | None = None
-    close_sent: bool = False  # to the replicas that a reassignment takes away
+    close_sent: float | None = None  # when, on the loop's clock; to the replicas that a reassignment takes away
     queue: deque[Produced] = field(default_factory=deque)
 
     def end_of(self, replica: int) -> int:

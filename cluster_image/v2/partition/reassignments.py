@@ -84,8 +84,8 @@ class ReassignmentListener:
             return
         # By 001 what is read is what ZooKeeper has, not what this leader remembers.
         assigned = await reading.assigned_to(self._zookeeper, topic, index) or leadership.assigned
-        closed = set(assigned) - set(leadership.reassigned or ()) if leadership.close_sent else set()
-        leadership.reassigned, leadership.close_sent = coming, False
+        closed = set() if leadership.close_sent is None else set(assigned) - set(leadership.reassigned or ())
+        leadership.reassigned, leadership.close_sent = coming, None
         # It was given up, or goes elsewhere: who was to go and stays after all begins anew.
         for replica in assigned if coming is None else coming:
             if replica not in assigned or replica in closed:

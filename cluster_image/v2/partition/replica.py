@@ -94,7 +94,7 @@ class Partition(Replica):
         leadership = self._require_term()
         leadership.assigned = self.replicas = tuple(replicas)
         leadership.catching_up &= set(replicas)
-        leadership.reassigned, leadership.close_sent = None, False
+        leadership.reassigned = leadership.close_sent = None
 
     def follow(self, leader: int, epoch: int) -> None:
         """001, becomeFollower. Who leads resigns first."""

@@ -35,7 +35,19 @@ from cluster_image.placement.spread import Spread
 from cluster_image.wire.integers import i8, i16, i32, u16
 from cluster_image.wire.messages import milliseconds
 from harness.cluster import Node
-from harness.targets.admin import Ids, Load, Metadata, Move, Partition, Place, Quorum, Rebalancing, Unanswered, newest
+from harness.targets.admin import (
+    Ids,
+    Load,
+    Metadata,
+    Move,
+    Partition,
+    Place,
+    Quorum,
+    Rebalancing,
+    Refusal,
+    Unanswered,
+    newest,
+)
 from harness.targets.kafka_api.api_versions import features
 from harness.targets.kafka_api.observer import describe_quorum_request
 from harness.targets.kafka_api.properties import CONTROLLER_LISTENER
@@ -88,7 +100,7 @@ class KafkaAdmin:
         """What each broker tells now, in order; None for one that does not answer."""
         return await asyncio.gather(*(self.view(node.address) for node in self.brokers()))
 
-    async def reassign(self, targets: Mapping[Place, Ids | None]) -> Mapping[Place, str]:
+    async def reassign(self, targets: Mapping[Place, Ids | None]) -> Mapping[Place, Refusal]:
         """Give each partition these replicas, in this order, in place of what is under way; None: cancel that. Returns
         once it has begun, or is done where nobody is added. Of those refused, the reasons. Raises Unanswered."""
         if not targets:
@@ -104,7 +116,10 @@ class KafkaAdmin:
             )
         ))  # fmt: skip
         return {
-            (str(topic.name), int(partition.partition_index)): partition.error_message or partition.error_code.name
+            (str(topic.name), int(partition.partition_index)): Refusal(
+                partition.error_message or partition.error_code.name,
+                is_gone=partition.error_code is ErrorCode.unknown_topic_or_partition,
+            )
             for topic in answer.responses
             for partition in topic.partitions
             if partition.error_code is not ErrorCode.none

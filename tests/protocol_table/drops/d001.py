@@ -71,6 +71,12 @@ DROPS: Final[Mapping[str, Drop]] = {
         'interval = self._keep_in_sync / 2 if self._config["v2.idle.checks"] else None',
         "interval = None",
     ),
+    "001-topics-11": Text(
+        _ADMIN,
+        "            if await reading.reassigned_to(self._zookeeper, topic, index) != ():\n                return\n",
+        "            pass\n",
+    ),
+    "001-topics-12": Text(_ADMIN, "            replicas = tuple(await self._members())\n", "            pass\n"),
     "001-moves-1": Text(
         _MOVES, "            if replica not in assigned or replica in closed:\n", "            if False:\n"
     ),
@@ -152,10 +158,10 @@ DROPS: Final[Mapping[str, Drop]] = {
         "v2/partition/replica.py", "        self._set_high_watermark(max(self._high_watermark, produced.end))\n", ""
     ),
     "001-commit-10": Returns(_RULES, "is_committed", "True"),
-    "001-moves-5": Text(_COMMIT, "            leadership.close_sent = True\n", ""),
+    "001-moves-5": Text(_COMMIT, "            leadership.close_sent = now\n", ""),
     "001-moves-6": Text(_COMMIT, "        await self.write_isr(partition.isr | set(coming))\n", ""),
     "001-moves-7": Returns(_COMMIT, "Committing._write_replicas", "True"),
-    "001-moves-8": Text(_COMMIT, "        if self._me not in coming:\n            await self._close(self._me)\n", ""),
+    "001-moves-8": Text(_COMMIT, "sorted(old, key=lambda replica: replica == self._me)", "sorted(old - {self._me})"),
     "001-moves-10": Returns(_RULES, "has_stopped_fetching", "False"),
     "001-moves-11": Text(
         _COMMIT,
@@ -172,6 +178,8 @@ DROPS: Final[Mapping[str, Drop]] = {
         "            with suppress(NoNode):\n                await self._put",
         "            with suppress():\n                await self._put",
     ),
+    "001-moves-15": Text(_COMMIT, "if sent is None or now - sent > 2 * self._keep_in_sync:", "if sent is None:"),
+    "001-moves-16": Text(_ADMIN, "            if before == ():\n", "            if False:\n"),
     "001-roles-11": Returns(_ELECTION, "Replicating._is_still_elected", "True"),
     "001-election-5": Text(
         _ELECTION,

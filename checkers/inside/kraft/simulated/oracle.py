@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Set
 from functools import partial
 from typing import Any, Final
 
-from checkers.inside.violation import Violated
+from checkers.inside.violation import Unmet, Violated
 from checkers.properties import REQUESTS_ANSWERED
 from cluster_image.kraft.broker.partition import Partition
 from cluster_image.kraft.metadata.image import PartitionRegistration
@@ -25,7 +25,7 @@ from .liveness.expansion import Expansion
 from .liveness.leftovers import Leftovers
 from .liveness.reassigning import Reassigning
 from .liveness.resigning import Resigning
-from .liveness.unmet import Unmet, check_leader, unmet
+from .liveness.unmet import check_leader, unmet
 from .partitions import PartitionOracle
 from .quorum import Change, QuorumOracle
 from .states import Faults, States

@@ -365,3 +365,64 @@ def test_a_leader_that_is_closed_while_it_gives_up_does_so_once() -> None:
         assert c.is_ready(1) and c.replica(1) is None
 
     tell(story)
+
+
+def test_a_partition_that_its_leader_completes_while_it_is_to_be_cleaned_up_stays() -> None:
+    """An attempt to make it has ended in a time-out, and the next begins by deleting what it finds unfinished."""
+
+    async def story(c: V2Cluster) -> None:
+        await c.node(3).pause()
+        assert await c.create((1, 2, 3), timeout_ms=1000) is ErrorCode.request_timed_out
+        client, go_on = zookeeper_of(c, 2), asyncio.Event()
+        get = client.get
+
+        async def held(path: str, *rest: Any) -> Any:
+            found = await get(path, *rest)
+            if path == paths.reassigned(TOPIC, 0):
+                await go_on.wait()
+            return found
+
+        client.get = held
+        again = asyncio.create_task(c.create((1, 2, 3), broker=2))
+        await c.node(3).resume()
+        await c.until(lambda: c.replicas() == (1, 2, 3) and not c.children(paths.REASSIGNED))
+        await c.produced("m1")
+        go_on.set()
+        assert await again is ErrorCode.none
+        await c.until(lambda: c.log_of(1) == c.log_of(2) == c.log_of(3) == ["m1"])
+
+    tell(story, settings=IDLE)
+
+
+def test_what_was_begun_and_is_half_cleaned_up_is_closed_by_all() -> None:
+    """Whoever cleaned up has failed after it had said that it is to be deleted, and so has its leader: nobody knows
+    where it was begun."""
+
+    async def story(c: V2Cluster) -> None:
+        await c.node(3).pause()
+        assert await c.create((1, 2, 3), timeout_ms=1000) is ErrorCode.request_timed_out
+        await c.node(3).resume()
+        await c.until(lambda: not c.children(paths.state(3)) and c.leader() is not None)
+        leader = await served(c)
+        await c.kill(leader)
+        other = leader % 3 + 1
+        await zookeeper_of(c, other).set(paths.reassigned(TOPIC, 0), b"")
+        await c.until(lambda: c.leader() is None)
+        assert await c.delete(broker=other) is ErrorCode.none
+        assert all(c.replica(n) is None for n in (1, 2, 3)) and c.children(paths.REASSIGNED) == []
+
+    tell(story)
+
+
+def test_what_is_being_deleted_is_not_moved() -> None:
+    async def story(c: V2Cluster) -> None:
+        await made(c, 1, 2)
+        await c.node(2).pause()
+        assert await c.delete(timeout_ms=1000) is ErrorCode.request_timed_out
+        assert await c.reassign((1, 3)) is ErrorCode.unknown_topic_or_partition
+        assert c.znode(paths.reassigned(TOPIC, 0)) == b""
+        await c.node(2).resume()
+        assert await c.delete() is ErrorCode.none
+        assert all(c.replica(n) is None for n in (1, 2, 3)) and c.children(paths.TOPICS) == []
+
+    tell(story, settings=IDLE)

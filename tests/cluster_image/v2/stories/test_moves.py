@@ -176,3 +176,19 @@ def test_asynchronous_replication_waits_for_nobody() -> None:
         assert replica is not None and replica.high_watermark == 0
 
     tell(story, settings=QUICK)
+
+
+def test_who_leaves_and_has_started_again_before_the_move_is_over_leaves_once_more() -> None:
+    """It was asked to close its replica, and has; it starts while ZooKeeper still names it."""
+
+    async def story(c: V2Cluster) -> None:
+        await made(c, 1, 2)
+        assert await c.reassign((1, 3)) is ErrorCode.none
+        await produce_until(c, lambda: c.replica(3) is not None and c.replica(2) is None)
+        await c.kill(2)
+        await c.start(2)
+        assert c.replica(2) is not None and c.replicas() == (1, 2)
+        await produce_until(c, lambda: c.replicas() == (1, 3))
+        await c.until(lambda: c.replica(2) is None)
+
+    tell(story, settings=QUICK)

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from checkers.inside.violation import Violated
+from checkers.inside.violation import Unmet, Violated
 from checkers.properties import (
     BROKER_UNFENCED,
     ISR_EXPANDS,
     LEADER_ELECTED,
-    LIVENESS,
     REASSIGNMENT_COMPLETES,
     REQUESTS_ANSWERED,
     WATERMARK_ADVANCES,
@@ -25,17 +24,6 @@ from cluster_image.kraft.node import Node
 from cluster_image.kraft.raft.quorum import Quorum, Role
 
 from ..logs import Registry, Replica
-
-
-class Unmet(str):
-    """What does not hold, as a clause. property: that it belongs to."""
-
-    property: str
-
-    def __new__(cls, clause: str, property: str = LIVENESS) -> Unmet:
-        made = super().__new__(cls, clause)
-        made.property = property
-        return made
 
 
 def check_leader(name: str, node_id: int, partition: Partition) -> None:

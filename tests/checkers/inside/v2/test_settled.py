@@ -1,0 +1,48 @@
+"""What must become true of a healed cluster with ZooKeeper whose leaders look at idle partitions, too: lies that are
+planted in brokers' code, each found by its own name."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from checkers.properties import ISR_EXPANDS, LIVENESS, REASSIGNMENT_COMPLETES, RECORDS_DELETED
+from cluster_image.replication.log_manager import LogManager
+from cluster_image.v2 import rules
+from cluster_image.v2.partition.commit import Committing
+from harness.plan.plan import Plan
+from tests.checkers.inside.invariants.lies import WITHIN, Lies, explored
+
+MENDED: Final = {f"v2.{name}": "true" for name in ("leader.epochs", "isr.versioned", "close.epochs", "idle.checks")}
+MOVED: Final = Plan(
+    run="explore", on="simulation", target="v2", settings=MENDED, nemesis=("membership:reassign", "kill"), brokers=4,
+    rate=20.0, partitions=4, concurrency=2, time_limit=30.0,
+)  # fmt: skip
+
+
+async def _nothing(*given: object) -> None: ...
+
+
+LIES: Final[Lies] = {
+    "nobody is asked to close a replica": (
+        lambda patch: patch.setattr(Committing, "_close", _nothing), REASSIGNMENT_COMPLETES, 7,
+    ),
+    "who closes a replica keeps its log": (
+        lambda patch: patch.setattr(LogManager, "delete", lambda *_: None), RECORDS_DELETED, 0,
+    ),
+    "a leader does not give way": (
+        lambda patch: patch.setattr(rules, "gives_way_to_preferred", lambda *_: False), LIVENESS, 1,
+    ),
+    "an ISR does not grow": (lambda patch: patch.setattr(rules, "may_join_isr", lambda *_: False), ISR_EXPANDS, 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_lie_is_found(lie: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant, property_, seed = LIES[lie]
+    assert seed < WITHIN
+    plant(monkeypatch)
+    done = explored(seed, MOVED)
+    assert done.violation is not None and not done.crash, done.crash or done.problems
+    assert done.violation.property == property_, done.violation
