@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 from harness.cluster import Cluster, Evidence, Node
 from nemesis import Common, Draw, Layout, Nemesis, Situation, knob, merge, pinned
 from nemesis.choreography import composing
-from nemesis.choreography.language import Steps, parse, roles_of, text
+from nemesis.choreography.language import CONTROLLERS, Steps, parse, roles_of, text
 from nemesis.choreography.library import BEYOND, LIBRARY, Named
 from nemesis.choreography.stage import Stage
 from nemesis.groups import all_or_none
@@ -59,8 +59,8 @@ class _Choreography(Common):
         """All that it may touch: brokers, for who leads when is not known yet, and controllers, if they have a role."""
         if (named := pinned(choice, situation)) is not None:
             return named
-        of_controllers = any("control" in role.word or role.word == "standby"
-                             for step in parse(choice["steps"]) for role in roles_of(step))  # fmt: skip
+        words = {role.word for step in parse(choice["steps"]) for role in roles_of(step)}
+        of_controllers = not words.isdisjoint(CONTROLLERS)
         cluster = situation.cluster
         nodes = cluster.nodes if of_controllers else cluster.brokers
         return all_or_none(nodes, situation)

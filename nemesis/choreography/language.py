@@ -38,6 +38,7 @@ ROLES: Final[Mapping[str, str]] = {
     "new-controller": "the active controller at this step",
     "standby": "another controller, whom no role names yet",
 }
+CONTROLLERS: Final = frozenset({"controller", "new-controller", "standby"})  # of the roles, those of controllers
 #: Whom links are cut or slow to, beside roles: of nodes, those that are not named before.
 GROUPS: Final[Mapping[str, str]] = {
     "everybody": "all other nodes", "brokers": "all other brokers", "controllers": "all other controllers",

@@ -16,7 +16,7 @@ from harness.errors import describe
 from harness.targets.admin import Metadata, Partition, Place, Unanswered, newest
 from harness.targets.timing import Timing
 from nemesis import pick
-from nemesis.choreography.language import Elect, For, Link, Past, Role, Roles, Step, Strike, Until
+from nemesis.choreography.language import CONTROLLERS, Elect, For, Link, Past, Role, Roles, Step, Strike, Until
 
 #: From a look at a condition to the next one, seconds.
 POLL_S: Final = 0.05
@@ -75,9 +75,7 @@ class Stage:
                         yield {}
             except Nobody as nobody:
                 took["skipped"] = str(nobody)
-            except Unanswered as error:
-                took["failed"] = describe(error)
-            except Exception as error:  # of a node that is in no state for it, or a machine that lacks something
+            except Exception as error:  # no answer, a node in no state for it, a machine that lacks something
                 took["failed"] = describe(error)
             yield self._evidence()
 
@@ -125,7 +123,7 @@ class Stage:
         return node
 
     async def _find(self, word: str) -> Node:
-        if word in ("controller", "new-controller", "standby"):
+        if word in CONTROLLERS:
             return await self._find_controller(word)
         state = await self._state()
         if state is None:

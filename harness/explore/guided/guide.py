@@ -52,8 +52,6 @@ class Guide:
     earlier exploration: others are made of them from the first on, and beside these they are run again."""
 
     def __init__(self, fresh: Callable[[int], Job], seeds: Sequence[int], begin: Sequence[Job] = ()) -> None:
-        #: By number of a run that was made of another: the changes.
-        self.changes: dict[int, Sequence[str]] = {}
         self.fresh = fresh
         self._seeds = seeds
         self._begin = begin
@@ -123,7 +121,6 @@ class Guide:
         mutation = Mutation(own, random)
         job = mutation.of(parent.job, lambda: draw().job, self._traits)
         self._schedules[number] = mutation.traits
-        self.changes[number] = mutation.kinds
         return job
 
     def _learn(self, number: int, outcome: Outcome) -> None:

@@ -49,14 +49,13 @@ def of_schedules() -> Traits:
 
 class Mutation:
     """own: a fresh run, as a random exploration has it, of the seed that the new run gets; changes take from it what
-    is new in them. kinds: names of the changes that were made. traits: values of SCHEDULES that were chosen."""
+    is new in them. traits: values of SCHEDULES that were chosen."""
 
     def __init__(self, own: Job, random: Random) -> None:
         assert own.schedule is not None
         self._own = own
         self._fresh: Schedule = own.schedule
         self._random = random
-        self.kinds: list[str] = []
         self.traits: Mapping[str, Any] = {}
 
     def of(self, parent: Job, another: Callable[[], Job], traits: Traits) -> Job:
@@ -77,7 +76,6 @@ class Mutation:
 
     def _plan(self, parent: Plan, traits: Traits) -> Plan:
         if self._random.random() < _KEEP_SEED:
-            self.kinds.append("same seed")
             return parent
         own = self._own.plan
         return with_values(own, {name: traits.choose(name, self._random) for name in of_plan(own)})
@@ -88,7 +86,6 @@ class Mutation:
         if (inside := self._changed_inside(schedule)) is not None:
             return inside
         kind = self._random.choices(tuple(_WEIGHTS), tuple(_WEIGHTS.values()))[0]
-        self.kinds.append(kind)
         change: Callable[[Schedule, Schedule], Schedule] = getattr(self, f"_{kind}")
         return change(schedule, other)
 
@@ -98,7 +95,6 @@ class Mutation:
         places = self._with_steps(schedule)
         if not places or self._random.random() >= _INSIDE:
             return None
-        self.kinds.append("inside")
         place = self._random.choice(places)
         fault = schedule[place]
         choice = registry.make_nemeses((fault.nemesis,))[fault.nemesis].changed(fault.choice, self._random)

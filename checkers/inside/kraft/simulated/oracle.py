@@ -169,7 +169,7 @@ class Invariants:
 
     def check(self) -> None:
         """After a step: what it has changed."""
-        self._deciding.raise_violated()
+        self._deciding.raise_found()
         self._voters.raise_violated()
         if not self._dirty:
             return

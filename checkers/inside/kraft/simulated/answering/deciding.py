@@ -23,7 +23,7 @@ class DecidingOracle:
 
     def __init__(self, min_insync_replicas: int, deletes_topics: bool, session_s: float) -> None:
         self._sessions = brokers.Sessions(session_s)
-        self._violated: Violated | None = None
+        self._found: Exception | None = None
         by_property: Mapping[str, Mapping[str, Check]] = {
             "AdministratorAnswered": administration.checks(min_insync_replicas, deletes_topics),
             "BrokerAnswered": brokers.CHECKS,
@@ -35,10 +35,10 @@ class DecidingOracle:
         }
 
     def decided(self, node: str, request: Any, image: MetadataImage, step: Step, now: float) -> None:
-        """image: before the step. now: seconds. What is wrong is told by raise_violated(): here it would be an error of
+        """image: before the step. now: seconds. What is wrong is told by raise_found(): here it would be an error of
         the node."""
         asked = type(request).__name__
-        if asked not in self._checks or step.answer is None or self._violated is not None:
+        if asked not in self._checks or step.answer is None or self._found is not None:
             return
         name, check = self._checks[asked]
         after = image
@@ -50,9 +50,11 @@ class DecidingOracle:
             check(request, image, after, step)
             self._sessions.decided(node, request, image, step, now)
         except Wrong as wrong:
-            self._violated = Violated(name, f"{node} decides {asked.removesuffix('Request')}: {wrong}", "", (node,))
+            self._found = Violated(name, f"{node} decides {asked.removesuffix('Request')}: {wrong}", "", (node,))
+        except Exception as error:
+            self._found = error
 
-    def raise_violated(self) -> None:
-        """Raises Violated."""
-        if self._violated is not None:
-            raise self._violated
+    def raise_found(self) -> None:
+        """Raises Violated, or whatever a check has failed with."""
+        if self._found is not None:
+            raise self._found

@@ -158,7 +158,7 @@ def prepared(case: str) -> tuple[Quorum, Any, ErrorCode, Step]:
 def judge(quorum: Quorum, request: Any, step: Step) -> None:
     oracle = DecidingOracle(2, deletes_topics=True, session_s=SESSION)
     oracle.decided("controller-1", request, quorum.image, step, 0.0)
-    oracle.raise_violated()
+    oracle.raise_found()
 
 
 @pytest.mark.parametrize("case", ASKED)
@@ -230,4 +230,14 @@ def test_where_no_topic_may_be_deleted() -> None:
     oracle = DecidingOracle(2, deletes_topics=False, session_s=SESSION)
     oracle.decided("controller-1", request, quorum.image, step, 0.0)
     with pytest.raises(Violated, match="no topic may be deleted, and it answers none"):
-        oracle.raise_violated()
+        oracle.raise_found()
+
+
+def test_an_error_of_a_check_is_none_of_the_node() -> None:
+    quorum, request, _, step = prepared("a deletion")
+    oracle = DecidingOracle(2, deletes_topics=True, session_s=SESSION)
+    nothing: Any = None
+    oracle.decided("controller-1", nothing, quorum.image, step, 0.0)
+    oracle.decided("controller-1", request, nothing, step._replace(records=()), 0.0)
+    with pytest.raises(AttributeError):
+        oracle.raise_found()
