@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -75,6 +75,10 @@ class _Shrinker:
     say: Callable[[str], object]
     runs: int = 0
     failed: set[str] = field(default_factory=set)  # keys of candidates that did not
+    settings: Mapping[str, str] = field(init=False)  # of the run that is to be made smaller
+
+    def __post_init__(self) -> None:
+        self.settings = self.best.plan.settings
 
     def run(self) -> bool:
         """Returns whether nothing more can go."""
@@ -176,9 +180,9 @@ class _Shrinker:
 
     def _may_hide(self, candidate: Candidate) -> bool:
         """May it break what is sought without its bug as well? Settings may keep the code from flaws of its own (those
-        of target v2 do)."""
+        of target v2 do); where one is gone, whatever else is made smaller may have such a flaw show."""
         plan = candidate.plan
-        return (plan.bug is not None or plan.mutant is not None) and plan.settings != self.best.plan.settings
+        return (plan.bug is not None or plan.mutant is not None) and plan.settings != self.settings
 
     def _tell(self) -> None:
         plan, plural = self.best.plan, words.plural
