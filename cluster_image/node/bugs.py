@@ -68,9 +68,9 @@ class Bugs:
         """The rule that `bug`, which is or was switched on, stands in for."""
         return self._replaced[bug.id]
 
-    def listed(self, options: str = "") -> list[tuple[str, str, str]]:
-        """Of each its id, the options of `chaos explore` that reveal it, before these, and what it is."""
-        return [(bug.id, f"{bug.revealed_by} {options}".rstrip(), bug.title) for bug in self.all()]
+    def listed(self, more: Callable[[Bug], str] = lambda _: "") -> list[tuple[str, str, str]]:
+        """Of each its id, the options of `chaos explore` that reveal it, with these more, and what it is."""
+        return [(bug.id, f"{bug.revealed_by} {more(bug)}".rstrip(), bug.title) for bug in self.all()]
 
     @contextmanager
     def switched_on(self, id: str | None) -> Iterator[None]:

@@ -12,10 +12,14 @@ all_bugs = BUGS.all
 find = BUGS.find
 original = BUGS.original
 switched_on = BUGS.switched_on
-#: As options of `chaos explore`. Not v2.election.watermark=checkpoint, by which what consumers see goes back: a
-#: new leader's watermark is behind that of the one before.
-MENDED: Final = (
-    "--set v2.leader.epochs=true --set v2.isr.versioned=true --set v2.close.epochs=true --set v2.idle.checks=true"
-)
+#: Settings. Not v2.election.watermark=checkpoint, by which what consumers see goes back: a new leader's watermark is
+#: behind that of the one before.
+MENDED: Final = ("v2.leader.epochs", "v2.isr.versioned", "v2.close.epochs", "v2.idle.checks")
 
-__all__ = ["BUGS", "MENDED", "Bug", "UnknownBug", "all_bugs", "find", "original", "switched_on"]
+
+def mended(bug: Bug) -> str:
+    """As options of `chaos explore`, but for what the bug's own name."""
+    return " ".join(f"--set {name}=true" for name in MENDED if f"--set {name}=" not in bug.options)
+
+
+__all__ = ["BUGS", "MENDED", "Bug", "UnknownBug", "all_bugs", "find", "mended", "original", "switched_on"]

@@ -21,4 +21,7 @@ BUG = Bug(
     module="v2.rules",
     rule="may_join_isr",
     replacement=once_it_fetches,
+    # So that whoever has restarted takes a while to catch up. A leader that looks at idle partitions, too, lets nobody
+    # in who has not had everything lately (commit.py), which would hide most of it.
+    options="--rate 100 --partitions 2 --set replica.fetch.max.bytes=200 --set v2.idle.checks=false",
 )

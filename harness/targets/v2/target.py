@@ -135,7 +135,7 @@ class V2(Target):
         return _SETTINGS.listed()
 
     def bugs(self) -> Sequence[tuple[str, str, str]]:
-        return bugs.BUGS.listed(f"--target {self.name} {bugs.MENDED}")
+        return bugs.BUGS.listed(lambda bug: f"--target {self.name} {bugs.mended(bug)}")
 
     def draws(self) -> Draws:
         return DRAWS
