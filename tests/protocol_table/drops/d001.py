@@ -180,6 +180,7 @@ DROPS: Final[Mapping[str, Drop]] = {
     ),
     "001-moves-15": Text(_COMMIT, "if sent is None or now - sent > 2 * self._keep_in_sync:", "if sent is None:"),
     "001-moves-16": Text(_ADMIN, "            if before == ():\n", "            if False:\n"),
+    "001-moves-17": Text(_COMMIT, "sorted(old, key=lambda replica: replica == self._me)", "sorted(old & {self._me})"),
     "001-roles-11": Returns(_ELECTION, "Replicating._is_still_elected", "True"),
     "001-election-5": Text(
         _ELECTION,

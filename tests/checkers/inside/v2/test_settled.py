@@ -10,14 +10,14 @@ import pytest
 from checkers.properties import ISR_EXPANDS, LIVENESS, REASSIGNMENT_COMPLETES, RECORDS_DELETED
 from cluster_image.replication.log_manager import LogManager
 from cluster_image.v2 import rules
+from cluster_image.v2.bugs import MENDED
 from cluster_image.v2.partition.commit import Committing
 from harness.plan.plan import Plan
 from tests.checkers.inside.invariants.lies import WITHIN, Lies, explored
 
-MENDED: Final = {f"v2.{name}": "true" for name in ("leader.epochs", "isr.versioned", "close.epochs", "idle.checks")}
 MOVED: Final = Plan(
-    run="explore", on="simulation", target="v2", settings=MENDED, nemesis=("membership:reassign", "kill"), brokers=4,
-    rate=20.0, partitions=4, concurrency=2, time_limit=30.0,
+    run="explore", on="simulation", target="v2", settings=dict.fromkeys(MENDED, "true"),
+    nemesis=("membership:reassign", "kill"), brokers=4, rate=20.0, partitions=4, concurrency=2, time_limit=30.0,
 )  # fmt: skip
 
 

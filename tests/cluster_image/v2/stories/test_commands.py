@@ -426,3 +426,29 @@ def test_what_is_being_deleted_is_not_moved() -> None:
         assert all(c.replica(n) is None for n in (1, 2, 3)) and c.children(paths.TOPICS) == []
 
     tell(story, settings=IDLE)
+
+
+def test_who_leaves_and_starts_at_the_moment_of_the_end_is_closed_once_more() -> None:
+    """ZooKeeper still names it as it starts; nobody would ask it again."""
+
+    async def story(c: V2Cluster) -> None:
+        await made(c, 1, 2)
+        client, at_the_end, go_on = zookeeper_of(c, 1), asyncio.Event(), asyncio.Event()
+        multi = client.multi
+
+        async def held(operations: list[Operation]) -> Any:
+            at_the_end.set()
+            await go_on.wait()
+            return await multi(operations)
+
+        client.multi = held
+        assert await c.reassign((1, 3)) is ErrorCode.none
+        await at_the_end.wait()
+        assert c.replica(2) is None
+        await c.kill(2)
+        await c.start(2)
+        assert c.replica(2) is not None
+        go_on.set()
+        await c.until(lambda: c.replicas() == (1, 3) and c.replica(2) is None)
+
+    tell(story, settings=IDLE)
