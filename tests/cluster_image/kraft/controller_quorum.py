@@ -59,7 +59,7 @@ class Quorum:
         if not self.judges:
             return step
         self._oracle.decided("controller-1", request, self.image, step, now)
-        self._oracle.raise_violated()
+        self._oracle.raise_found()
         return step
 
     def register(

@@ -170,7 +170,7 @@ class Invariants:
     def check(self) -> None:
         """After a step: what it has changed."""
         self._deciding.raise_found()
-        self._voters.raise_violated()
+        self._voters.raise_found()
         if not self._dirty:
             return
         for name, where in list(self._dirty):

@@ -204,7 +204,7 @@ class Simulation:
         node.watch.enters(quorum, self.now)
         output = quorum.poll(self.now)
         node.watch.expired()
-        self.judge.raise_violated()
+        self.judge.raise_found()
         self._check(node)
         self._write_snapshot(node)
         for waiting, answer in output.answers:

@@ -113,7 +113,7 @@ class VotersOracle:
     def found(self, violated: Violated) -> None:
         self._violated = self._violated or violated
 
-    def raise_violated(self) -> None:
+    def raise_found(self) -> None:
         """Raises Violated."""
         if self._violated is not None:
             raise self._violated

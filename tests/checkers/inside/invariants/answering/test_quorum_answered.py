@@ -29,7 +29,7 @@ def judged(quorum: Quorum, request: Any, lie: Lie, now: float = 0.0) -> None:
     watch.enters(quorum, now)
     answer = lie(quorum, quorum.receive(request, now))
     watch.received(request, answer)
-    oracle.raise_violated()
+    oracle.raise_found()
 
 
 def judged_answer(quorum: Quorum, asked: Any, answer: Any, lie: Callable[[Quorum], None], now: float = 1.0) -> None:
@@ -40,7 +40,7 @@ def judged_answer(quorum: Quorum, asked: Any, answer: Any, lie: Callable[[Quorum
     quorum.respond(2, asked, answer, now)
     lie(quorum)
     watch.responded(2, asked, answer)
-    oracle.raise_violated()
+    oracle.raise_found()
 
 
 def honest(_: Quorum, answer: Any) -> Any:
@@ -171,9 +171,9 @@ def test_a_follower_that_has_heard_of_its_leader_grants_no_pre_vote() -> None:
         told_of = quorum.receive(request, 0.1)
         watch.received(request, told(vote_granted=grants)(quorum, told_of))
         if not grants:
-            oracle.raise_violated()
+            oracle.raise_found()
     with pytest.raises(Violated, match="it hears a leader: True; it grants: True"):
-        oracle.raise_violated()
+        oracle.raise_found()
 
 
 def asks_for_pre_votes() -> tuple[Quorum, Any]:
@@ -233,7 +233,7 @@ def timed(role: Role, *seconds: float) -> None:
         watch.enters(quorum, 1.0)
         quorum.role, quorum.state, quorum._deadline = role, ElectionState(epoch, 2), 1.0 + wait
         watch.expired()
-    oracle.raise_violated()
+    oracle.raise_found()
 
 
 @pytest.mark.parametrize(
