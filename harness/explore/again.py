@@ -80,7 +80,7 @@ _WORSE: Final = (ExitCode.PASS, ExitCode.UNKNOWN, ExitCode.HARNESS_FAILURE, Exit
 @dataclass
 class Again:
     """What became of the runs so far. run: the one that is repeated; verdict: its own; broken: what it broke; times:
-    how many were asked for; stopped: by the user."""
+    how many were asked for; stopped: by the user; gone: what they ran on, so that the last of them could not be made."""
 
     run: str
     verdict: str
@@ -88,6 +88,7 @@ class Again:
     times: int
     attempts: list[Attempt] = field(default_factory=list)
     stopped: bool = False
+    gone: bool = False
 
     def came_back(self, attempt: Attempt) -> bool:
         return bool(self.broken & attempt.broken)
@@ -115,7 +116,9 @@ class Again:
         """In a sentence."""
         made = len(self.attempts)
         count = Counter(each.verdict for each in self.attempts)
-        of = f"{made} {'run' if made == 1 else 'runs'}" + (f" (of {self.times}, it was stopped)" * self.stopped)
+        of = f"{made} {'run' if made == 1 else 'runs'}"
+        if made < self.times:
+            of += f" (of {self.times}, {'it was stopped' if self.stopped else 'no other could be made'})"
         others = [f"{count[word]} {said}" for word, said in _OTHERS if count[word]]
         if self.broken:
             how_often = str(self.back) if self.back else "none"
@@ -160,11 +163,11 @@ _OTHERS: Final = (("pass", "passed"), ("unknown", "unknown"), (NOT_JUDGED, "not 
 
 def repeat(directory: Path, times: int, carry_out: Callable[[], Done], tell: Callable[[Again], object]) -> Again:
     """Carries out the run in `directory` again, so many times. tell: called after each. Ends early once the user asks
-    to, or there is nothing any more to run it on: what was seen until then is returned. Raises RuntimeUnavailable if
-    not one run was made."""
+    to, or there is nothing any more to run it on, of which the last attempt tells: what was seen until then is returned.
+    Raises RuntimeUnavailable if not one run was made."""
     verdict = results.read_json(directory / "verdict.json")
     again = Again(directory.name, str(verdict.get("verdict") or NOT_JUDGED), broken_by(verdict), times)
-    while len(again.attempts) < times and not again.stopped:
+    while len(again.attempts) < times and not again.stopped and not again.gone:
         try:
             done = carry_out()
         except (Stopped, KeyboardInterrupt):
@@ -173,10 +176,9 @@ def repeat(directory: Path, times: int, carry_out: Callable[[], Done], tell: Cal
             again.stopped = True
             break
         except (HarnessFailure, RuntimeUnavailable) as error:
-            if isinstance(error, RuntimeUnavailable):  # nor will it be there for the next
-                if not again.attempts:
-                    raise
-                break
+            if (gone := isinstance(error, RuntimeUnavailable)) and not again.attempts:
+                raise
+            again.gone = gone  # nor will it be there for the next
             attempt = Attempt(None, NOT_JUDGED, describe(error))
         else:
             told = done.verdict

@@ -152,6 +152,10 @@ def test_an_interrupt_tells_what_was_seen_so_far(run: Path, tmp_path: Path) -> N
 def test_where_nothing_can_run_it_is_not_tried_ten_times(run: Path) -> None:
     with pytest.raises(RuntimeUnavailable, match="no Docker"):
         repeated(run, RuntimeUnavailable("no Docker"), times=10)
+    found = repeated(run, PASS, RuntimeUnavailable("no Docker"), times=10)
+    assert [(each.verdict, each.reason) for each in found.attempts][1:] == [("not judged", "RuntimeUnavailable: no Docker")]
+    assert found.exit_code == ExitCode.HARNESS_FAILURE
+    assert found.summary().startswith("the violation came back in none of 2 runs (of 10, no other could be made): ")
 
 
 def test_it_is_the_same_plan_with_the_saved_faults(tmp_path: Path) -> None:
