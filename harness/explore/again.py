@@ -80,7 +80,7 @@ _WORSE: Final = (ExitCode.PASS, ExitCode.UNKNOWN, ExitCode.HARNESS_FAILURE, Exit
 @dataclass
 class Again:
     """What became of the runs so far. run: the one that is repeated; verdict: its own; broken: what it broke; times:
-    how many were asked for; stopped: by the user; gone: what they ran on, so that the last of them could not be made."""
+    how many were asked for; stopped: by the user; gone: what they ran on is, so that the last could not be made."""
 
     run: str
     verdict: str
@@ -163,8 +163,8 @@ _OTHERS: Final = (("pass", "passed"), ("unknown", "unknown"), (NOT_JUDGED, "not 
 
 def repeat(directory: Path, times: int, carry_out: Callable[[], Done], tell: Callable[[Again], object]) -> Again:
     """Carries out the run in `directory` again, so many times. tell: called after each. Ends early once the user asks
-    to, or there is nothing any more to run it on, of which the last attempt tells: what was seen until then is returned.
-    Raises RuntimeUnavailable if not one run was made."""
+    to, or there is nothing any more to run it on, of which the last attempt tells: what was seen until then is
+    returned. Raises RuntimeUnavailable if not one run was made."""
     verdict = results.read_json(directory / "verdict.json")
     again = Again(directory.name, str(verdict.get("verdict") or NOT_JUDGED), broken_by(verdict), times)
     while len(again.attempts) < times and not again.stopped and not again.gone:

@@ -107,6 +107,9 @@ class Exploration:
         vacuous = self.without_effect and self.plan.must_take_effect != "none"
         return ExitCode.PASS if proven and not vacuous else ExitCode.UNKNOWN
 
+    def with_problems(self, more: Sequence[str]) -> Exploration:
+        return replace(self, problems=(*self.problems, *more))
+
     def as_dict(self) -> dict[str, Any]:
         unknown = [{"reason": reason, "seeds": list(seeds)} for reason, seeds in self.unknown.items()]
         return {
@@ -204,8 +207,7 @@ def explore(
         done, directory, plan, asked=len(plans), problems=problems, states=states.as_dict(), guided=guide is not None,
         simulate_s=simulated_at - began, judge_s=time.monotonic() - simulated_at,
     )  # fmt: skip
-    (directory / results.EXPLORATION_FILE).write_text(json.dumps(exploration.as_dict(), indent=2) + "\n")
-    return _with_pages(exploration)
+    return _kept(_with_reports(exploration))
 
 
 #: Of a run that a guide has made: several may have the same seed.
@@ -222,9 +224,9 @@ def _named(jobs: Iterable[Job | None]) -> Iterator[Job | None]:
         number += 1
 
 
-def _with_pages(exploration: Exploration) -> Exploration:
-    """A report of each of the first failing seeds, and of the smallest of what broke; and the page that leads to them.
-    What goes wrong with them is a problem of the harness."""
+def _with_reports(exploration: Exploration) -> Exploration:
+    """Of each of the first failing seeds, and of the smallest of what broke. What goes wrong with them is a problem of
+    the harness."""
     problems = []
     first = [failure.directory for failure in exploration.failing[:MOST_REPORTS]]
     smallest = smallest_seeds(exploration.as_dict())
@@ -234,11 +236,24 @@ def _with_pages(exploration: Exploration) -> Exploration:
             page.build(directory)
         except (BadArguments, OSError) as error:
             problems.append(f"there is no report of {directory}: {describe(error)}")
+    return exploration.with_problems(problems)
+
+
+def _kept(exploration: Exploration) -> Exploration:
+    """In a file, and in the page that is made of it. Raises OSError if there can be no file."""
+    directory = exploration.directory
+    _write(exploration)
     try:
-        write_page(exploration.directory)
+        write_page(directory)
     except OSError as error:
-        problems.append(f"there is no page of {exploration.directory}: {describe(error)}")
-    return replace(exploration, problems=(*exploration.problems, *problems)) if problems else exploration
+        exploration = exploration.with_problems([f"there is no page of {directory}: {describe(error)}"])
+        _write(exploration)
+    return exploration
+
+
+def _write(exploration: Exploration) -> None:
+    path = exploration.directory / results.EXPLORATION_FILE
+    path.write_text(json.dumps(exploration.as_dict(), indent=2) + "\n")
 
 
 def _with_seed(plan: Plan, seed: int) -> Plan:
@@ -304,7 +319,9 @@ def _sum_up(
     guided: bool = False,
 ) -> Exploration:
     failing, unknown, passed = [], [], list[int]()
-    for outcome in sorted(done, key=lambda each: each.plan.seed):
+    # Not as they came; those of a guided exploration may have the same seed.
+    done = sorted(done, key=lambda each: (each.plan.seed, len(each.plan.run), each.plan.run))
+    for outcome in done:
         if outcome.failed:
             of_its_own = _run_directory(outcome, directory)
             failing.append(Failure.of(outcome, of_its_own if of_its_own.is_dir() else None))
@@ -336,7 +353,7 @@ def _sum_up(
 def _without_effect(done: Sequence[Outcome]) -> dict[str, str]:
     """The nemeses that took effect in no run, with why not in the first of them that says."""
     took: dict[str, str | None] = {}
-    for outcome in sorted(done, key=lambda each: each.plan.seed):
+    for outcome in done:
         for each in (outcome.verdict or {}).get("nemeses", ()):
             name, why = each["nemesis"], each["why_not"]
             took[name] = None if why is None or (name in took and took[name] is None) else took.get(name) or why

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from harness.cli.simulated.explore import guide_of, planned, read_options
 from harness.errors import ExitCode
 from harness.report.terminal import say, say_json
 
 if TYPE_CHECKING:
+    from harness.explore.proofs.comparing import Compared
     from harness.explore.proofs.search import Search
     from harness.explore.proofs.subjects import Subject
 
@@ -36,6 +37,7 @@ def compare(
         {each.id: [each.search(number, most_runs, budget) for number in range(searches)] for each in of}
         for of in (random, guided)
     ]
+    compared: list[Compared] = []
     every: list[Search] = [search for of in wanted for each in of.values() for search in each]
     with Progress() as progress:
         tell: Callable[[str], object] = (lambda line: None) if as_json else progress.say
@@ -43,7 +45,7 @@ def compare(
             how = "random" if search.guide is None else "guided"
             found = f"{search.found} in run {search.runs}" if search.found else f"not found in {search.runs} runs"
             tell(f"{search.subject}, {how}, seeds from {search.seeds[0]}: {found}")
-        compared = [comparing.of_bug(each.id, *(of[each.id] for of in wanted)) for each in random]
+            _keep(directory, compared := _of_bugs(*wanted))
         if states:
             plan, plan_of = planned(read_options(EXPLORED), 0)
             guide = guide_of(plan, plan_of, range(states))
@@ -51,11 +53,25 @@ def compare(
             count = partial(comparing.states_of, workers=workers)
             reached = count(jobs, None, logs=directory / "random"), count(guide, guide, logs=directory / "guided")
             compared += comparing.of_states(*reached, states)
-    told = {"directory": str(directory), "compared": [each.as_dict() for each in compared]}
-    (directory / FILE).write_text(json.dumps(told, indent=2) + "\n")
+    told = _keep(directory, compared)
     if as_json:
         say_json(told, indent=2)
     else:
         for line in comparing.markdown(compared):
             say(line)
     return ExitCode.PASS if all(each.met is not False for each in compared) else ExitCode.UNKNOWN
+
+
+def _of_bugs(random: Mapping[str, Sequence[Search]], guided: Mapping[str, Sequence[Search]]) -> list[Compared]:
+    """Of those whose searches have all ended."""
+    from harness.explore.proofs import comparing
+
+    pairs = [(id_, random[id_], guided[id_]) for id_ in random]
+    return [comparing.of_bug(*pair) for pair in pairs if all(search.ended for of in pair[1:] for search in of)]
+
+
+def _keep(directory: Path, compared: Sequence[Compared]) -> Mapping[str, Any]:
+    """What is compared so far: hours of searches should not end in nothing."""
+    told = {"directory": str(directory), "compared": [each.as_dict() for each in compared]}
+    (directory / FILE).write_text(json.dumps(told, indent=2) + "\n")
+    return told

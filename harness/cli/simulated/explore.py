@@ -418,10 +418,11 @@ def _summary(found: Exploration) -> Iterator[str]:
         f"{', '.join(counts)}; {found.simulated_s:,.0f} s simulated in {found.wall_s:,.1f} s, "
         f"{found.seeds_an_hour:,.0f} seeds an hour"
     )
-    if found.states.get("distinct"):
+    if (states := found.states).get("distinct"):
+        new = f"; {states['new']:,} new in the last {states['last_runs']:,} runs"  # in all of them they are all new
         yield (
-            f"  states    {found.states['distinct']:,} of the protocol, {found.states['under_faults']:,} with faults "
-            f"in force; {found.states['new']:,} new in the last {found.states['last_runs']:,} runs"
+            f"  states    {states['distinct']:,} of the protocol, {states['under_faults']:,} with faults in force"
+            + new * (states["last_runs"] < found.runs)
         )
     for reason, seeds in found.unknown.items():
         named = ", ".join(map(str, seeds[:MAX_NAMED])) + (", …" if len(seeds) > MAX_NAMED else "")

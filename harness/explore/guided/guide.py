@@ -63,7 +63,7 @@ class Guide:
         self._seen: set[int] = set()
         self._average: float = 0  # of what runs reach that is new; 0: none came yet
         self._traits = of_schedules()
-        self._schedules: dict[int, Mapping[str, Any]] = {}  # by number of a run, the traits of one made of others
+        self._schedules: dict[int, Mapping[str, Any]] = {}  # by number of a run that is not fresh, of its schedule
         self._parents: dict[int, Entry] = {}  # by number of a run
         self.entries = [Entry(place - len(begin), job, frozenset(), 1.0) for place, job in enumerate(begin)]
 
@@ -108,6 +108,7 @@ class Guide:
         self._traits.meet(of_plan(own.plan))
         if (place := len(self._again)) < len(self._begin) and random.random() < AGAIN:
             self._again[number] = place
+            self._schedules[number] = {}  # nothing is known of how its schedule was made
             return self._begin[place]
         if not self.entries or random.random() < FRESH:
             return own

@@ -61,20 +61,24 @@ def prove(found: Sequence[Found], budget: int, workers: int = 1) -> Proven:
     if not back:
         return Proven(None, {}, 0, f"no run came to an end: {found[0].message}")
     saw: dict[str, int] = {}
-    for each in back:
-        seen = _seen_by_clients(each)
-        if seen:
+    try:
+        for seen in filter(None, map(_seen_by_clients, back)):
             saw[seen] = saw.get(seen, 0) + 1
+        return Proven(_smallest(_shrunk(back, budget, workers)), saw, len(back))
+    except NothingToShrink as nothing:
+        return Proven(None, saw, len(back), str(nothing))
+    except Exception as error:  # a bug of ours: it must not cost the other proofs
+        return Proven(None, saw, len(back), describe(error))
+
+
+def _shrunk(back: Sequence[Found], budget: int, workers: int) -> Shrunk:
+    """Of that with the fewest faults. Raises NothingToShrink."""
     first = min(back, key=lambda each: (len(each.schedule or ()), each.seed))
     assert first.schedule is not None
     try:
-        shrunk = shrink(first.plan, first.schedule, budget=budget, workers=workers)
+        return shrink(first.plan, first.schedule, budget=budget, workers=workers)
     except NothingToShrink as nothing:
-        return Proven(None, saw, len(back), f"seed {first.seed} breaks nothing when it is repeated: {nothing}")
-    try:
-        return Proven(_smallest(shrunk), saw, len(back))
-    except Exception as error:  # a bug of ours: it must not cost the other proofs
-        return Proven(None, saw, len(back), describe(error))
+        raise NothingToShrink(f"seed {first.seed} breaks nothing when it is repeated: {nothing}") from None
 
 
 def _smallest(shrunk: Shrunk) -> Smallest:

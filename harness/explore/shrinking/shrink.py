@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
-from harness.explore.proofs.pool import leave_signals_to
+from harness.explore.proofs.pool import processes
 from harness.explore.shrinking import candidates as smaller
 from harness.explore.shrinking.candidates import Candidate
 from harness.explore.shrinking.witness import Broken, Witness, attempt, witness_of
@@ -44,17 +43,12 @@ def shrink(
     witness = witness_of(simulated)
     if witness is None:
         raise NothingToShrink(simulated.crash or str(simulated.judge()["reason"]))
-    pool = None
-    if workers > 1:
-        pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), leave_signals_to, (os.getpid(),))
+    shrinker = _Shrinker(Candidate(plan, schedule), witness, budget - 1, workers, say)
     try:
-        shrinker = _Shrinker(Candidate(plan, schedule), witness, budget - 1, workers, pool, say)
-        minimal = shrinker.run()
+        with processes(workers) if workers > 1 else nullcontext() as shrinker.pool:
+            minimal = shrinker.run()
     except KeyboardInterrupt:
         minimal = False  # what was found so far is worth keeping
-    finally:
-        if pool is not None:
-            pool.shutdown(cancel_futures=True)
     best = shrinker.best
     return Shrunk(best.plan, best.schedule, witness.broken, minimal, 1 + shrinker.runs, len(schedule))
 
@@ -71,8 +65,8 @@ class _Shrinker:
     witness: Witness
     budget: int
     workers: int
-    pool: ProcessPoolExecutor | None
     say: Callable[[str], object]
+    pool: ProcessPoolExecutor | None = None
     runs: int = 0
     failed: set[str] = field(default_factory=set)  # keys of candidates that did not
     settings: Mapping[str, str] = field(init=False)  # of the run that is to be made smaller

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -15,6 +17,8 @@ from harness.explore.simulate import Simulated, simulate
 
 #: Seconds after the workload's time in which what it was doing may still break something.
 _LATE_S: Final = 1.0
+#: Seconds by the wall clock that a smaller run may take: many times as long as one does that comes to an end.
+LIMIT_S: Final = 300.0
 
 
 @dataclass(frozen=True)
@@ -78,17 +82,42 @@ def _strike(row: Mapping[str, Any]) -> Strike:
 
 
 def attempt(
-    candidate: Candidate, sought: Broken, needs_bug: bool = False, at_work: bool = False
+    candidate: Candidate, sought: Broken, needs_bug: bool = False, at_work: bool = False, limit_s: float = LIMIT_S
 ) -> Witness | None:  # fmt: skip
-    """What the candidate broke, if that is what is sought: else None. A promise that is broken within the contract is
+    """What the candidate broke, if that is what is sought: else None, as for one that never ends. In the main thread of
+    its process. A promise that is broken within the contract is
     not exchanged for one that was never given. needs_bug: the same run without its bug must not break it, too. at_work:
     it must be while the workload runs: what comes after, healing and final reads, is not simulated where it is not."""
-    witness = _same(candidate, sought, candidate.plan.time_limit + _LATE_S if at_work else None)
-    if witness is not None and needs_bug:
-        sound = candidate.plan.model_copy(update={"bug": None, "mutant": None})
-        if _same(replace(candidate, plan=sound), replace(sought, within=False)) is not None:
-            return None
-    return witness
+    try:
+        with _at_most(limit_s):
+            witness = _same(candidate, sought, candidate.plan.time_limit + _LATE_S if at_work else None)
+            if witness is not None and needs_bug:
+                sound = candidate.plan.model_copy(update={"bug": None, "mutant": None})
+                if _same(replace(candidate, plan=sound), replace(sought, within=False)) is not None:
+                    return None
+            return witness
+    except _TooLong:
+        return None
+
+
+class _TooLong(KeyboardInterrupt):
+    """Of its kind, as an event loop lets nothing else out of a task."""
+
+
+@contextmanager
+def _at_most(seconds: float) -> Iterator[None]:
+    """Raises _TooLong, and again each second where something has kept it."""
+
+    def over(*_: object) -> None:
+        raise _TooLong
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def _same(candidate: Candidate, sought: Broken, until_s: float | None = None) -> Witness | None:

@@ -223,6 +223,21 @@ def test_runs_of_a_damaged_file_keep_the_verdicts_of_their_workers(
     assert "2 runs of" in found.problems[0] and "judged alone" in found.problems[0]
 
 
+def test_what_goes_wrong_with_pages_is_told_in_the_file_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(directory: Path) -> None:
+        raise OSError(f"no space left for {directory.name}")
+
+    monkeypatch.setattr(exploration.page, "build", broken)
+    monkeypatch.setattr(exploration, "write_page", broken)
+    monkeypatch.setattr(exploration, "_judge", lambda done, *rest: (done, ()))
+    monkeypatch.setattr(exploration, "_start_spark", lambda directory: SESSION)
+    found = explore(PLAN, range(2, 4), tmp_path, workers=1, simulate=violated_from_3)
+    report, page = found.problems
+    assert "no report of" in report and "no space left for s3" in report and "no page of" in page
+    told = json.loads((found.directory / "explore.json").read_text())
+    assert tuple(told["problems"]) == found.problems and told["exit_code"] == found.exit_code
+
+
 SESSION = type("Session", (), {"result": lambda self: None})()
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -296,3 +298,18 @@ def test_a_run_that_can_no_longer_break_what_is_sought_is_given_up(monkeypatch: 
     assert attempt(Candidate(bug, FAULTS), sought.broken, at_work=True) == sought
     assert attempt(Candidate(bug, ()), sought.broken, at_work=True) is None
     assert took[-1].virtual_s == ended.virtual_s
+
+
+def test_a_candidate_that_never_ends_breaks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def endless(*_: object, **how: object) -> Simulated:
+        async def spin() -> None:
+            while True:
+                pass
+
+        asyncio.run(spin())
+        raise AssertionError
+
+    monkeypatch.setattr(witnesses, "simulate", endless)
+    before = signal.getsignal(signal.SIGALRM)
+    assert attempt(Candidate(plan(), ()), BROKEN, limit_s=0.2) is None
+    assert signal.getsignal(signal.SIGALRM) == before and signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)

@@ -11,7 +11,7 @@ from harness.cli.simulated.explore import guide_of, planned, read_options
 from harness.errors import BadArguments
 from harness.explore.guided.corpus import load, save
 from harness.explore.guided.guide import LAG, Entry, Guide, lag
-from harness.explore.guided.mutation import Mutation, of_schedules
+from harness.explore.guided.mutation import SCHEDULES, Mutation, of_schedules
 from harness.explore.guided.traits import Traits, of_plan
 from harness.explore.simulate import Simulated
 from harness.explore.workers import Job, Outcome
@@ -175,6 +175,20 @@ def test_runs_of_a_corpus_are_run_again_beside_those_that_are_made_of_them() -> 
     assert [job for job in jobs if job in begin] == begin, "in their order, once each"
     made = [number for number, job in enumerate(jobs) if job not in begin and job != fresh(number)]
     assert made[0] < max(map(jobs.index, begin)), "none waits until all of them were run"
+
+
+def test_what_a_run_of_a_corpus_gains_says_nothing_of_how_schedules_are_made() -> None:
+    begin = [Job(PLAN.model_copy(update={"seed": 70}), fresh(70).schedule)]
+    guide = Guide(fresh, range(20), begin)
+    job, number = next(guide), 0
+    while job != begin[0]:
+        assert job is not None
+        guide.take(number, Outcome(job.plan, "crashed"))  # which teaches nothing
+        job, number = next(guide), number + 1
+    guide.take(number, outcome(job, 1))
+    known = guide.finish()._traits._known
+    assert {value.runs for name in SCHEDULES for value in known[name].values()} == {0.0}
+    assert guide.entries[-1].number == number
 
 
 def test_a_corpus_loses_nothing_of_what_an_exploration_that_ends_early_has_not_run(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -61,3 +62,19 @@ def test_a_bug_and_states_are_measured_both_ways(tmp_path: Path, capsys: pytest.
     bug, states, under_faults = json.loads(file.read_text())["compared"]
     assert (bug["what"], bug["random"], bug["guided"]) == ("M67", 1, 1)
     assert states["random"] > 100 and states["guided"] > 100 and under_faults["random"] > 20
+
+
+def test_what_is_compared_is_kept_before_all_of_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(searches: list[Search], *_: object) -> Iterator[Search]:
+        for search in searches:
+            if search.subject == "M67":
+                search.ended = True
+                yield search
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("harness.explore.proofs.search.search_all", interrupted)
+    asked = ("M67", "M01", "--compare", "--searches", "1", "--most-runs", "2", "--workers", "1")
+    with pytest.raises(SystemExit):
+        cli.main(["prove", *asked, "--results", str(tmp_path)])
+    (file,) = tmp_path.glob("*/comparison.json")
+    assert [each["what"] for each in json.loads(file.read_text())["compared"]] == ["M67"]
