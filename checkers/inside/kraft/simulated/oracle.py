@@ -101,6 +101,7 @@ class Invariants:
         """A process begins, before anything of it has run. disk: its own; None: what it takes to be durable is not
         asked."""
         self._nodes[name] = node
+        self._acknowledging.node_started(name)
         self._fetching.node_started(name)
         if node.controller is not None:
             node.controller.decided = partial(self._deciding.decided, name)

@@ -24,7 +24,7 @@ _ALL: Final = -1
 _LAST_OFFSET_DELTA: Final = slice(23, 27)
 LONG_S: Final = 0.1
 
-_Leading = Mapping[tuple[str, str], tuple[int, int]]  # by node and partition: leader epoch and high watermark
+_Leading = dict[tuple[str, str], tuple[int, int]]  # by node and partition: leader epoch and high watermark
 
 
 class Acknowledging:
@@ -33,6 +33,12 @@ class Acknowledging:
         self._now = 0.0
         self._before: _Leading = {}  # LONG_S ago, or longer
         self._last: _Leading = {}
+
+    def node_started(self, name: str) -> None:
+        """What it led before tells nothing of what it leads now."""
+        for known in (self._before, self._last):
+            for key in [key for key in known if key[0] == name]:
+                del known[key]
 
     def told(self, where: str, high_watermark: int) -> None:
         """A replica's high watermark has moved there. At once: it may not lead any more once the step is over."""

@@ -27,6 +27,8 @@ Sources: Raft 5.1, 5.2, 5.4.1, thesis 9.6; KIP-595; KIP-996.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -46,9 +48,8 @@ _FULL_TERM: Final = (Role.PROSPECTIVE, Role.CANDIDATE, Role.RESIGNED)
 
 
 class Standing(NamedTuple):
-    """Of a member. leader: of its epoch, as far as it knows. end: of its log, last
-    epoch and offset. expires_at: its timer's time; not of a
-    leader, whose timer its followers' fetches move (LeaderResigns)."""
+    """Of a member. leader: of its epoch, as far as it knows. end: of its log, last epoch and offset. expires_at: its
+    timer's time; not of a leader, whose timer its followers' fetches move (LeaderResigns)."""
 
     role: Role
     epoch: int
@@ -104,19 +105,20 @@ class Asked(NamedTuple):
 
 class VotersOracle:
     def __init__(self) -> None:
-        self._violated: Violated | None = None
+        self._found: Exception | None = None
 
     def watch(self, name: str) -> Watch:
         """One life of this member."""
         return Watch(name, self)
 
-    def found(self, violated: Violated) -> None:
-        self._violated = self._violated or violated
+    def found(self, what: Exception) -> None:
+        """Violated, or an error of a check."""
+        self._found = self._found or what
 
     def raise_found(self) -> None:
-        """Raises Violated."""
-        if self._violated is not None:
-            raise self._violated
+        """Raises Violated, or whatever a check has failed with."""
+        if self._found is not None:
+            raise self._found
 
 
 class Watch:
@@ -141,26 +143,31 @@ class Watch:
             self._stands_as, self._ballots = role, {}
 
     def received(self, request: Any, answer: Any) -> None:
-        after = self._look()
-        try:
-            self._check_received(request, answer, after)
-        except Wrong as wrong:
-            asked = type(request).__name__.removesuffix("Request")
-            self._found("QuorumAnswered", f"is {self._before}, and is asked {asked}: {wrong}")
-        self._check_timer(after, farewell=isinstance(request, rpc.EndQuorumEpochRequest))
+        self._judge(
+            partial(self._check_received, request, answer), f"is {self._before}, and is asked {_kind(request)}",
+            farewell=isinstance(request, rpc.EndQuorumEpochRequest),
+        )  # fmt: skip
 
     def responded(self, receiver: int, request: Any, response: Any) -> None:
-        after = self._look()
-        try:
-            self._check_responded(receiver, request, response, after)
-        except Wrong as wrong:
-            asked = type(request).__name__.removesuffix("Request")
-            self._found("QuorumAnswered", f"was {self._before}, and node {receiver} answers {asked}: {wrong}")
-        self._check_timer(after)
+        self._judge(
+            partial(self._check_responded, receiver, request, response),
+            f"was {self._before}, and node {receiver} answers {_kind(request)}",
+        )
 
     def expired(self) -> None:
         if (self._quorum.role, self._quorum.epoch) != self._before[:2]:
-            self._check_timer(self._look())
+            self._judge(lambda after: None, f"was {self._before}")
+
+    def _judge(self, check: Callable[[Standing], None], what: str, *, farewell: bool = False) -> None:
+        """check: by what it is then; raises Wrong. Nothing is raised here: it would be an error of the node."""
+        try:
+            after = self._look()
+            check(after)
+            self._check_timer(after, farewell=farewell)
+        except Wrong as wrong:
+            self._found("QuorumAnswered", f"{what}: {wrong}")
+        except Exception as error:
+            self._oracle.found(error)
 
     def _look(self) -> Standing:
         after = Standing.of(self._quorum)
@@ -311,3 +318,7 @@ class Watch:
             return
         if not shortest - _ROUNDING_S <= wait <= longest + _ROUNDING_S:
             self._found("ElectionTimeouts", f"waits {wait:.3f} s as {after}, and not {shortest:g} to {longest:g} s")
+
+
+def _kind(request: Any) -> str:
+    return type(request).__name__.removesuffix("Request")

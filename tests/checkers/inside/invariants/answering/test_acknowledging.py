@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
 
+from checkers.inside.kraft.simulated.answering.acknowledging import Acknowledging
 from cluster_image.kraft.broker.leadership import Leadership
 from cluster_image.kraft.broker.partition import Partition
 from harness.explore import swarm
@@ -63,3 +65,16 @@ def test_who_is_only_late_is_not_blamed(seed: int, update: dict[str, Any]) -> No
         swarm.plan_of(plan, seed, draw_settings=True, draw_latency=True, draw_producers=more, draw_order=more)
     )
     assert (done.violation, done.crash) == (None, "")
+
+
+def test_what_a_process_led_says_nothing_of_the_next_one_on_its_node() -> None:
+    leading = SimpleNamespace(is_leader=True, leader_epoch=4, high_watermark=9)
+    nodes: Any = {"broker-1": SimpleNamespace(broker=SimpleNamespace(partitions={"a": leading}))}
+    acknowledging = Acknowledging()
+    for now in (1.0, 2.0):
+        acknowledging.look(nodes, now)
+    assert acknowledging.before("broker-1", str(leading), 4) == 9
+    acknowledging.node_started("broker-1")
+    assert acknowledging.before("broker-1", str(leading), 4) == -1
+    acknowledging.look(nodes, 3.0)
+    assert acknowledging.before("broker-1", str(leading), 4) == -1, "it has led for less than was looked back"

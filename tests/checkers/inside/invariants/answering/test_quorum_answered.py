@@ -292,3 +292,12 @@ LIES: Lies = {
 @pytest.mark.parametrize("lie", LIES)
 def test_it_is_found_by_exploring(lie: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check_found(LIES, lie, monkeypatch)
+
+
+def test_an_error_of_a_check_is_not_the_node_s() -> None:
+    oracle = VotersOracle()
+    watch = oracle.watch("controller-1")
+    watch.enters(voter(), 0.0)
+    watch.received(begins(2, 7), None)  # no answer at all
+    with pytest.raises(AttributeError):
+        oracle.raise_found()
