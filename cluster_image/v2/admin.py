@@ -137,9 +137,8 @@ class Admin:
         """001, deletePartition. Nobody leads it any more when its leader has closed its replica. Then all are asked
         once more, also those that it was being moved to: the leader may have died before it has asked them, and by 001
         nobody else would."""
-        replicas = await reading.replicas_of(self._zookeeper, topic, index)
-        if not replicas:  # an attempt to make it, or to clean up after that, has failed: nobody knows who has begun
-            replicas = tuple(await self._members())
+        # Without any, an attempt to make it or to clean up after that has failed: nobody knows who has begun.
+        replicas = await reading.replicas_of(self._zookeeper, topic, index) or tuple(await self._members())
         await self._note_reassignment(topic, index, b"")
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout

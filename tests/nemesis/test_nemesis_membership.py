@@ -25,7 +25,7 @@ from harness.runtimes.nodes.asking import AgentError
 from harness.runtimes.nodes.calls import Calls
 from harness.runtimes.simulation.cluster import SimulatedCluster
 from harness.runtimes.simulation.node import SimulatedNode
-from harness.targets.admin import Admin, Ids, Metadata, Place, Unanswered
+from harness.targets.admin import Admin, Ids, Metadata, Partition, Place, Refusal, Unanswered
 from harness.targets.kafka_api.observer import KafkaObserver
 from harness.targets.kraft.target import Kraft
 from nemesis import Nemesis, Situation, merge
@@ -499,3 +499,32 @@ def test_a_topic_that_is_made_while_a_replacement_ends_is_moved_off_it() -> None
     done = simulate(plan_of(plan, 165))
     assert (done.violation, done.crash) == (None, "")
     assert any(fault.nemesis == "membership:new-id" for fault in done.schedule)
+
+
+class _Deleting:
+    """An operator's word to a cluster of two partitions with other replicas than they had. What is being deleted
+    cannot be moved any more, and brokers tell of it until their deletion is over."""
+
+    def __init__(self) -> None:
+        self.original: dict[Place, Ids] = {("chaos", 0): (1, 2), ("old", 0): (1, 2)}
+        self._replicas = dict.fromkeys(self.original, (3, 1))
+
+    async def moves(self) -> dict[Place, Any]:
+        return {}
+
+    async def metadata(self) -> Metadata:
+        states = {place: Partition(ids[0], 1, ids, ids, ()) for place, ids in self._replicas.items()}
+        return Metadata((1, 2, 3), frozenset((1, 2, 3)), states)
+
+    async def reassign(self, targets: dict[Place, Ids | None]) -> dict[Place, Refusal]:
+        self._replicas.update({place: ids for place, ids in targets.items() if ids and place[0] == "chaos"})
+        return {place: Refusal("it is being deleted", is_gone=True) for place in targets if place[0] == "old"}
+
+    async def elect_preferred(self) -> None: ...
+
+
+def test_what_is_being_deleted_is_not_waited_for() -> None:
+    admin: Any = _Deleting()
+    asyncio.run(asyncio.wait_for(restoration.restore(admin, [], []), 5))
+    seen = asyncio.run(admin.metadata())
+    assert seen.partitions["chaos", 0].replicas == (1, 2)
