@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from harness.cli.simulated.explore import planned, read_options
+from harness.cli.simulated.explore import read_options
+from harness.cli.simulated.planning import planned
 from harness.cluster import NotAvailable
 from harness.explore.simulate import simulate
 from harness.plan import registry, schedule

@@ -8,7 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.cli.simulated.explore import guide_of, planned, read_options
+from harness.cli.simulated.explore import read_options
+from harness.cli.simulated.guiding import guide_of
+from harness.cli.simulated.planning import planned
 from harness.errors import ExitCode
 from harness.report.terminal import say, say_json
 

@@ -1,20 +1,16 @@
-"""`chaos explore`: its arguments, what it shows while it goes on, and the table it ends with."""
+"""`chaos explore`: its arguments, and what is done by them."""
 
 from __future__ import annotations
 
 import shlex
-import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.text import Text
 
-from harness.cli.nemesis import IntervalOption, NemesisOption, RecoveryOption, pace
+from harness.cli.nemesis import IntervalOption, NemesisOption, RecoveryOption
 from harness.cli.options import (
     DeleteRecordsOption,
     FormerTargetsOption,
@@ -24,26 +20,20 @@ from harness.cli.options import (
     TargetOption,
     TimeLimitOption,
     WorkersOption,
-    administration,
     check_workers,
     refuse_former_targets,
 )
 from harness.cli.simulated import systematic
+from harness.cli.simulated.guiding import guide_of, keep_corpus, make_corpus, of_corpus
+from harness.cli.simulated.planning import planned
+from harness.cli.simulated.showing import asked_to_stop, print_exploration, showing
 from harness.cli.simulated.systematic import DepthOption, EveryOption, MostOption, OfOption, StepOption
 from harness.cli.spark import LOCAL, SparkOption, check_reachable
 from harness.errors import BadArguments, HarnessFailure
 from harness.report.terminal import Terminal, say_json
-from harness.run.interrupt import SIGNALS
 
 if TYPE_CHECKING:
-    from harness.explore.exploration import Exploration, Standing
-    from harness.explore.guided.guide import Guide
-    from harness.explore.workers import Job
     from harness.plan.plan import Plan
-
-#: Rows of the table, and seeds named for each reason; all of them are in explore.json.
-MAX_SHOWN = 50
-MAX_NAMED = 5
 
 
 def explore(
@@ -168,8 +158,8 @@ def explore(
     begin = of_corpus(corpus)
     guide = guide_of(plan, plan_of, numbers, begin) if guided else None
     if corpus is not None:
-        _make_corpus(corpus)
-    with _showing() as show, _asked_to_stop(show.say) as asked:
+        make_corpus(corpus)
+    with showing() as show, asked_to_stop(show.say) as asked:
         if corpus is not None:
             show.say(f"beginning with {len(begin):,} runs of {corpus}")
         try:
@@ -187,7 +177,7 @@ def explore(
             )
         except OSError as error:
             raise HarnessFailure(f"results cannot be written to {results_directory}: {error}") from error
-    kept = None if guide is None or corpus is None else _keep_corpus(guide, corpus)
+    kept = None if guide is None or corpus is None else keep_corpus(guide, corpus)
     if as_json:
         say_json(found.as_dict(), indent=2)
     else:
@@ -219,7 +209,7 @@ def named_by_user(context: typer.Context) -> set[str]:
 
 def _strike_everywhere(plan: Plan, given: Mapping[str, Any]) -> int:
     """given: by names of explore's parameters."""
-    with _showing() as show, _asked_to_stop(show.say) as asked:
+    with showing() as show, asked_to_stop(show.say) as asked:
         swept = systematic.sweep(
             plan, given["every"], given["of"], given["results_directory"], stop=asked, watch=show.sweep,
             **{name: given[name] for name in ("step", "most", "depth", "workers")},
@@ -231,209 +221,8 @@ def _strike_everywhere(plan: Plan, given: Mapping[str, Any]) -> int:
     return swept.exit_code
 
 
-def guide_of(
-    plan: Plan, plan_of: Callable[[Plan, int], Plan], numbers: Sequence[int], begin: Sequence[Job] = ()
-) -> Guide:
-    """Of an exploration (see planned) with these seeds. begin: runs of a corpus, whose code may have had no bug."""
-    from harness.explore.guided.guide import Guide
-    from harness.explore.workers import Job
-    from harness.plan import registry
-    from harness.plan import schedule as schedules
-
-    nemeses = registry.make_nemeses(plan.nemesis, plan.acks, plan.timing)
-
-    def fresh(seed: int) -> Job:
-        return Job(plan_of(plan, seed), schedules.build(nemeses, seed, plan.time_limit, plan.pace))
-
-    bug = {"bug": plan.bug, "mutant": plan.mutant}
-    return Guide(fresh, numbers, [job._replace(plan=job.plan.model_copy(update=bug)) for job in begin])
-
-
-def of_corpus(corpus: Path | None) -> Sequence[Job]:
-    """Raises BadArguments."""
-    from harness.explore.guided.corpus import load
-
-    return load(corpus) if corpus is not None else ()
-
-
-def _make_corpus(corpus: Path) -> None:
-    """At once: what is found would have no place in the end. Raises BadArguments."""
-    try:
-        corpus.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadArguments(f"--corpus {corpus} cannot be made: {error.strerror}") from error
-
-
-def _keep_corpus(guide: Guide, corpus: Path) -> int:
-    """How many runs it has then. Raises HarnessFailure."""
-    from harness.explore.guided.corpus import save
-
-    try:
-        return save(guide.finish().entries, corpus, guide.not_run)
-    except OSError as error:
-        raise HarnessFailure(f"the corpus cannot be kept in {corpus}: {error.strerror}") from error
-
-
-def planned(given: Mapping[str, Any], first: int) -> tuple[Plan, Callable[[Plan, int], Plan]]:
-    """What its options make of an exploration: the plan of all its runs, and what a seed makes of it. given: by names
-    of explore's parameters. first: of its seeds. Raises BadArguments."""
-    from harness.explore import swarm
-    from harness.plan import registry
-    from harness.plan import schedule as schedules
-    from harness.plan.feasible import check_targets
-    from harness.plan.plan import make_plan, parse_settings
-
-    tested = registry.make_target(given["target"])
-    wanted = registry.parse_names(given["nemesis"])
-    nemeses = registry.make_nemeses(wanted, given["acks"])
-    registry.check_runtime(nemeses, "simulation", advise=False)
-    registry.load(registry.WORKLOADS, given["workload"])
-    chosen = {name: given[name] for name in ("latency_ms", "producers", "task_order") if given[name] is not None}
-    plan = make_plan(
-        run="explore", on="simulation", nemesis=wanted, seed=first,
-        strike=given["strike"] or registry.preferred_targets(nemeses),
-        must_take_effect="none" if given["allow_vacuous"] else "any",
-        settings=parse_settings(given["settings"] or (), tested),
-        **{name: given[name] for name in _AS_THEY_ARE}, **pace(given["interval"], given["recovery"]),
-        **administration(given["delete_records"], given["short_lived_topics"]), **chosen,
-    )  # fmt: skip
-    check_targets(nemeses, plan)
-    schedules.check_room(
-        nemeses, schedules.build(nemeses, first, plan.time_limit, plan.pace), plan.time_limit, plan, plan.pace
-    )
-    vary = given["vary"]
-    return plan, partial(
-        swarm.plan_of, draw_settings=vary, draw_latency=vary and "latency_ms" not in chosen,
-        draw_producers=vary and "producers" not in chosen, draw_order=vary and "task_order" not in chosen,
-    )  # fmt: skip
-
-
-#: Options whose values are a plan's as they are.
-_AS_THEY_ARE: Final = (
-    "target", "workload", "time_limit", "rate", "concurrency", "acks", "partitions", "replication_factor",
-    "min_insync_replicas", "brokers", "spare_brokers", "racks", "controllers", "combined", "bug", "mutant",
-    "encode_messages",
-)  # fmt: skip
-
-
 def read_options(words: str) -> Mapping[str, Any]:
     """As planned() takes them: options of `chaos explore`, as typed. Raises BadArguments, or click's errors."""
     alone = typer.Typer(add_completion=False)
     alone.command("explore")(explore)
     return typer.main.get_command(alone).make_context("explore", shlex.split(words)).params
-
-
-class _Show:
-    """A progress bar on standard error; without a terminal a line now and then."""
-
-    def __init__(self, console: Terminal) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        from harness.report.console import Progress as Lines
-
-        self._console = console
-        self._lines = Lines(console)
-        self.bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[text]}"),
-            TimeRemainingColumn(), console=console, transient=True, disable=not console.is_terminal,
-        )  # fmt: skip
-        self._task = self.bar.add_task("exploring", total=None, text="")
-        self._judging = False
-
-    def __call__(self, standing: Standing) -> None:
-        text = f"{standing.seeds_an_hour:,.0f} seeds an hour · {standing.failing:,} failing so far"
-        judging = standing.judging and not self._judging
-        self._judging = standing.judging
-        self.bar.update(
-            self._task, completed=standing.done, total=standing.total, text=text,
-            description="judging" if standing.judging else "exploring",
-        )  # fmt: skip
-        if not self._console.is_terminal:
-            line = f"{standing.done:,} of {standing.total:,} seeds · {text}"
-            (self._lines.say if judging else self._lines.tick)(f"{line} · judging" if judging else line)
-
-    def sweep(self, done: int, total: int, failing: int) -> None:
-        """Of a systematic exploration."""
-        text = f"{failing:,} failing so far"
-        self.bar.update(self._task, completed=done, total=total, text=text, description="striking")
-        if not self._console.is_terminal:
-            self._lines.tick(f"{done:,} of {total:,} runs · {text}")
-
-    def say(self, line: str) -> None:
-        self._console.print(Text(line))
-
-
-@contextmanager
-def _showing() -> Iterator[_Show]:
-    show = _Show(Terminal(stderr=True))
-    with show.bar:
-        yield show
-
-
-@contextmanager
-def _asked_to_stop(say: Callable[[str], None]) -> Iterator[Callable[[], bool]]:
-    """Whether the user has asked to. The first signal asks, the second one stops at once, by KeyboardInterrupt."""
-    signals = 0
-
-    def signalled(number: int, frame: FrameType | None) -> None:
-        nonlocal signals
-        signals += 1
-        if signals > 1:
-            raise KeyboardInterrupt
-        say("ending early, then judging what there is; once more to stop at once")
-
-    before = {number: signal.signal(number, signalled) for number in SIGNALS}
-    try:
-        yield lambda: signals > 0
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def print_exploration(console: Terminal, found: Exploration) -> None:
-    """A table of the seeds that failed, and what became of the others."""
-    if found.failing:
-        rows = [("seed", "property", "where", "at", "replay")]
-        for each in found.failing[:MAX_SHOWN]:
-            broken = each.property if each.anomaly in ("", "violation") else f"{each.property}: {each.anomaly}"
-            at = "" if each.time_s is None else f"{each.time_s:.3f} s"
-            rows.append((str(each.seed), broken or each.result, each.where, at, each.replay))
-        systematic.print_failing(console, rows, [each.message for each in found.failing])
-    for line in _summary(found):
-        console.print(Text(line))
-
-
-def _summary(found: Exploration) -> Iterator[str]:
-    unknown = sum(map(len, found.unknown.values()))
-    counts = [
-        f"{found.runs:,} {'run' if found.runs == 1 else 'runs'}",
-        f"{found.passed:,} passed",
-        f"{found.count('fail'):,} failed",
-    ]
-    counts += [f"{found.count(result):,} {result}" for result in ("crashed", "hang") if found.count(result)]
-    counts.append(f"{unknown:,} unknown")
-    if found.runs < found.asked:
-        counts[0] = f"{found.runs:,} of {found.asked:,} runs"
-    yield (
-        f"{', '.join(counts)}; {found.simulated_s:,.0f} s simulated in {found.wall_s:,.1f} s, "
-        f"{found.seeds_an_hour:,.0f} seeds an hour"
-    )
-    if (states := found.states).get("distinct"):
-        new = f"; {states['new']:,} new in the last {states['last_runs']:,} runs"  # in all of them they are all new
-        yield (
-            f"  states    {states['distinct']:,} of the protocol, {states['under_faults']:,} with faults in force"
-            + new * (states["last_runs"] < found.runs)
-        )
-    for reason, seeds in found.unknown.items():
-        named = ", ".join(map(str, seeds[:MAX_NAMED])) + (", …" if len(seeds) > MAX_NAMED else "")
-        yield f"  unknown   {len(seeds):,}: {reason} (seed {named})"
-    for name, why in found.without_effect.items():
-        yield f"  no effect {name}: in no run; {why}"
-    for problem in found.problems:
-        yield f"  problem   {problem}"
-    if found.runs < found.asked and not found.guided:
-        yield f"  stopped   the same command goes on with --resume {found.directory}"
-    yield f"  all of it {found.directory}"
-    from harness.record.catalog.groups import PAGES
-
-    yield f"  page      {found.directory / PAGES['exploration']}"

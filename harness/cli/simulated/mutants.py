@@ -9,7 +9,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.cli.simulated.explore import planned, read_options
+from harness.cli.simulated.explore import read_options
+from harness.cli.simulated.planning import planned
 from harness.cli.simulated.proofs import (
     check_to_be_written,
     ended_by_signals,

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from harness.cli.options import WorkersOption, check_workers
-from harness.cli.simulated.explore import guide_of, named_by_user, of_corpus, planned, read_options
+from harness.cli.simulated.explore import named_by_user, read_options
+from harness.cli.simulated.guiding import guide_of, of_corpus
+from harness.cli.simulated.planning import planned
 from harness.errors import BadArguments, ExitCode
 from harness.plan.durations import seconds
 from harness.report.terminal import say, say_json

@@ -20,7 +20,7 @@ from checkers.inside.violation import Violation
 from checkers.properties import INVARIANTS
 from checkers.verdict.keeping import without_stamps
 from harness.cli import app as cli
-from harness.cli.simulated import explore as cli_explore
+from harness.cli.simulated import showing
 from harness.errors import BadArguments, ExitCode, HarnessFailure
 from harness.explore import exploration
 from harness.explore.exploration import Exploration, Standing, explore
@@ -245,7 +245,7 @@ def test_stopping_judges_what_there_is(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(exploration, "_start_spark", lambda directory: SESSION)
     monkeypatch.setattr(exploration, "_judge", lambda done, *rest: (done, ()))
     before = signal.getsignal(signal.SIGINT)
-    with cli_explore._asked_to_stop(lambda line: None) as asked:
+    with showing.asked_to_stop(lambda line: None) as asked:
 
         def watch(standing: Standing) -> None:
             if standing.done == 2 and not asked():
@@ -364,7 +364,7 @@ def test_the_table() -> None:
     crashed = replace(FAILURE, seed=13, result="crashed", property="", anomaly="", message="it fell", time_s=None)
     found = replace(FOUND, failing=(FAILURE, of_history, crashed), asked=20)
     text = io.StringIO()
-    cli_explore.print_exploration(Console(file=text, width=80, soft_wrap=True), found)
+    showing.print_exploration(Console(file=text, width=80, soft_wrap=True), found)
     lines = text.getvalue().splitlines()
     assert lines[0].split() == ["seed", "property", "where", "at", "replay"]
     assert lines[1].split() == ["3", "LeaderCompleteness", "chaos-0", "2.500", "s", *FAILURE.replay.split()]

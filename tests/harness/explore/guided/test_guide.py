@@ -7,7 +7,9 @@ from random import Random
 
 import pytest
 
-from harness.cli.simulated.explore import guide_of, planned, read_options
+from harness.cli.simulated.explore import read_options
+from harness.cli.simulated.guiding import guide_of
+from harness.cli.simulated.planning import planned
 from harness.errors import BadArguments
 from harness.explore.guided.corpus import load, save
 from harness.explore.guided.guide import LAG, Entry, Guide, lag
