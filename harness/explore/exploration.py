@@ -6,7 +6,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -20,7 +20,7 @@ from harness.explore import coverage, failures, parts
 from harness.explore.failures import Failure
 from harness.explore.guided.guide import Guide
 from harness.explore.simulate import simulate
-from harness.explore.workers import Job, Outcome, Simulate, simulate_all
+from harness.explore.workers import Job, Outcome, Simulate, named, simulate_all
 from harness.plan.plan import Plan
 from harness.record import results
 from harness.report.browse.exploration import ranges, smallest_seeds, write_page
@@ -176,7 +176,7 @@ def explore(
     directory = results.create(results_directory, ("explore", *plan.nemesis), seeds[0])
     parts.part(directory, plan, seeds, seeds if of is None else of, guide is not None).write()
     plans = [(plan_of or _with_seed)(plan, seed) for seed in seeds]
-    jobs = map(Job, plans) if guide is None else _named(guide)
+    jobs = map(Job, plans) if guide is None else named(guide, _NAME)
     numbers = {_NAME.format(number) if guide else each.run: number for number, each in enumerate(plans)}
     states = coverage.States()
 
@@ -212,16 +212,6 @@ def explore(
 
 #: Of a run that a guide has made: several may have the same seed.
 _NAME: Final = "r{}"
-
-
-def _named(jobs: Iterable[Job | None]) -> Iterator[Job | None]:
-    number = 0
-    for job in jobs:
-        if job is None:
-            yield None
-            continue
-        yield job._replace(plan=job.plan.model_copy(update={"run": _NAME.format(number)}))
-        number += 1
 
 
 def _with_reports(exploration: Exploration) -> Exploration:

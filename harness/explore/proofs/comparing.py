@@ -14,7 +14,7 @@ from harness.explore.coverage import States
 from harness.explore.guided.guide import Guide
 from harness.explore.proofs.search import RUN_LIMIT_S, Search
 from harness.explore.simulate import simulate
-from harness.explore.workers import Job, simulate_all
+from harness.explore.workers import Job, named, simulate_all
 
 #: Guidance is for bugs that random exploring needs more runs for than these: of others none can take half.
 FEW_RUNS: Final = 5
@@ -66,7 +66,7 @@ def states_of(jobs: Iterable[Job | None], guide: Guide | None, workers: int, log
     """What these runs reach. guide: that makes them, if one does. logs: a directory that is made. Raises
     HarnessFailure if workers cannot start."""
     states = States()
-    outcomes = simulate_all(_numbered(jobs), workers, simulate, logs, limit_s=RUN_LIMIT_S, histories=False)
+    outcomes = simulate_all(named(jobs, "{}"), workers, simulate, logs, limit_s=RUN_LIMIT_S, histories=False)
     with closing(outcomes):
         for outcome in outcomes:
             if outcome is not None:
@@ -75,16 +75,6 @@ def states_of(jobs: Iterable[Job | None], guide: Guide | None, workers: int, log
                 if guide is not None:
                     guide.take(number, outcome)
     return states.as_dict()
-
-
-def _numbered(jobs: Iterable[Job | None]) -> Iterator[Job | None]:
-    number = 0
-    for job in jobs:
-        if job is None:
-            yield None
-        else:
-            yield job._replace(plan=job.plan.model_copy(update={"run": str(number)}))
-            number += 1
 
 
 def markdown(compared: Sequence[Compared]) -> Iterator[str]:
