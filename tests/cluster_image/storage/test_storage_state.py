@@ -117,8 +117,12 @@ class TestCleanShutdownFile:
             assert CleanShutdownFile(disk).take() is None
 
     @pytest.mark.parametrize(
-        "content", [b"", b"{}", b"[1]", b"\0" * 40, b'{"brokerEpoch": "x"}', b'{"brokerEpoch": null}']
-    )
+        "content",
+        [
+            b"", b"{}", b"[1]", b"\0" * 40, b'{"brokerEpoch": "x"}', b'{"brokerEpoch": null}',
+            b'{"brokerEpoch": 9223372036854775808}',
+        ],
+    )  # fmt: skip
     def test_damaged_is_no_proof(self, disk: Disk, content: bytes) -> None:
         disk.write_atomically(".kafka_cleanshutdown", content)
         assert CleanShutdownFile(disk).take() is None

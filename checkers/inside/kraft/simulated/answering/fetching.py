@@ -5,9 +5,11 @@
 | that is not here               | why, by an error
 | that the broker leads          | its high watermark, as it is; no error for a leader epoch that has not passed, nor
 |                                | for an offset between the log's start and the high watermark
-| that it leads no more          | as soon as that is so: who waits for news is not kept waiting
+| that it leads no more, or that | as soon as that is so: who waits for news is not kept waiting, unless for more bytes
+| has records past the offset    | than one, or by a quota of replication (KIP-73)
 
 And an answer that comes before the time to wait is up tells something: an error, or as many bytes as were asked for.
+An error but for an offset out of range, which it is told of where the log begins, comes with no epoch's end.
 
 A process that was paused comes to all that it has missed at once: it is late only if it has answered others meanwhile.
 
@@ -17,7 +19,8 @@ Sources: 000, 2.2.3; Apache Kafka's DelayedFetch and ReplicaManager; KIP-227, KI
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -36,7 +39,14 @@ _APART_S: Final = 0.05
 _ANSWERS: Final = 2
 _ROUNDING_S: Final = 1e-6
 
+#: Looks at a leader's ends that are kept: longer than anybody waits.
+_MOST_ENDS: Final = 40
+
 _NO_SESSION_EPOCHS: Final = (0, -1)
+_THROTTLED: Final = "leader.replication.throttled.replicas"
+
+
+_TELLING_ENDS: Final = (ErrorCode.none, ErrorCode.offset_out_of_range)
 
 
 class _Asked(NamedTuple):
@@ -48,6 +58,15 @@ class _Asked(NamedTuple):
     now: float
 
 
+class _Ends(NamedTuple):
+    """Of a log, as its leader had it then."""
+
+    now: float
+    leader_epoch: int
+    end: int
+    high_watermark: int
+
+
 class Fetching:
     """before: the high watermark that a node had LONG_S ago as the leader of a partition, in this leader epoch; -1."""
 
@@ -57,14 +76,16 @@ class Fetching:
         self._led: dict[str, Mapping[PartitionKey, bool]] = {}  # by node, what is there: does it lead?
         self._led_before: dict[str, Mapping[PartitionKey, bool]] = {}  # LONG_S ago, or longer
         self._not_led: dict[tuple[str, PartitionKey], float] = {}  # since when
+        self._ends: dict[tuple[str, PartitionKey], deque[_Ends]] = {}  # by when
         self._answered: dict[str, list[float]] = {}  # when each node has answered anything
 
     def node_started(self, name: str) -> None:
         self._answered[name] = []
         for known in (self._led, self._led_before):
             known.pop(name, None)
-        for key in [key for key in self._not_led if key[0] == name]:
-            del self._not_led[key]
+        for of_partitions in (self._not_led, self._ends):
+            for key in [key for key in of_partitions if key[0] == name]:
+                del of_partitions[key]
 
     def answered(self, name: str, now: float) -> None:
         self._answered.setdefault(name, []).append(now)
@@ -77,10 +98,12 @@ class Fetching:
         for name, node in nodes.items():
             if node.broker is None:
                 continue
-            led = self._led[name] = {key: partition.is_leader for key, partition in node.broker.partitions.items()}
-            for key, leads in led.items():
-                if leads:
+            self._led[name] = {key: partition.is_leader for key, partition in node.broker.partitions.items()}
+            for key, partition in node.broker.partitions.items():
+                if partition.is_leader:
                     self._not_led.pop((name, key), None)
+                    ends = _Ends(now, partition.leader_epoch, partition.log.end_offset, partition.high_watermark)
+                    self._ends.setdefault((name, key), deque(maxlen=_MOST_ENDS)).append(ends)
                 else:
                     self._not_led.setdefault((name, key), now)
 
@@ -102,9 +125,13 @@ class Fetching:
             self._check_one(name, broker, asked, topic, data, told.get((topic, index)))
         session = broker.fetch_session(int(getattr(request, "session_id", 0)))
         is_whole = getattr(request, "session_epoch", -1) in _NO_SESSION_EPOCHS
-        keys = [(topic, index) for topic, index, _ in named] if is_whole else list(_keys(session))
-        self._check_wait(name, broker, asked, keys)
-        if keys and int(request.min_bytes) > 0:
+        offsets = (
+            {(topic, index): int(data.fetch_offset) for topic, index, data in named} if is_whole
+            else {} if session is None
+            else {key: each.fetch_offset for key, each in session.partitions.by_key.items()}
+        )  # fmt: skip
+        self._check_wait(name, broker, asked, offsets)
+        if offsets and int(request.min_bytes) > 0:
             _check_early(name, asked, list(told.values()))
 
     def _check_one(
@@ -119,6 +146,8 @@ class Fetching:
             if long and (told is None or told.error_code is ErrorCode.none):
                 raise _violated(name, where, f"it is not here, and {'nothing' if told is None else 'no error'} is told")
             return
+        if told is not None and told.error_code not in _TELLING_ENDS and _diverges(told):
+            raise _violated(name, where, f"it is refused by {told.error_code.name}, and its log is said to diverge")
         if told is None or not partition.is_leader:
             return
         epoch, offset = int(getattr(data, "current_leader_epoch", -1)), int(data.fetch_offset)
@@ -140,21 +169,44 @@ class Fetching:
                 f"high watermark was {known}",
             )  # fmt: skip
 
-    def _check_wait(self, name: str, broker: BrokerServer, asked: _Asked, keys: list[tuple[Any, int]]) -> None:
+    def _check_wait(
+        self, name: str, broker: BrokerServer, asked: _Asked, offsets: Mapping[tuple[Any, int], int]
+    ) -> None:
         answered = self._answered.get(name, [])
-        for topic, index in keys:
+        if asked.now - asked.since <= _LATE_S:
+            return
+        for (topic, index), offset in offsets.items():
             key = _key(broker, topic, index)
             partition = None if key is None else broker.partitions.get(key)
-            lost = None if key is None else self._not_led.get((name, key))
-            if lost is None or partition is None or partition.is_leader:
+            if key is None or partition is None:
                 continue
-            begin = max(lost, asked.since)
+            if partition.is_leader:
+                since, why = self._news_since(name, broker, key, asked, offset), f"it had records past {offset}"
+            else:
+                since, why = self._not_led.get((name, key)), "it led no more"
+            if since is None:
+                continue
+            begin = max(since, asked.since)
             meanwhile = bisect(answered, asked.now - _APART_S) - bisect(answered, begin + _APART_S)
             if asked.now - begin > _LATE_S and meanwhile >= _ANSWERS:
                 raise _violated(
-                    name, str(partition), f"who fetches was kept waiting for {asked.now - begin:.3f} s "
-                    f"after it led no more, and {meanwhile} others were answered meanwhile",
+                    name, str(partition), f"who fetches was kept waiting for {asked.now - begin:.3f} s after {why}, "
+                    f"and {meanwhile} others were answered meanwhile",
                 )  # fmt: skip
+
+    def _news_since(
+        self, name: str, broker: BrokerServer, key: PartitionKey, asked: _Asked, offset: int
+    ) -> float | None:
+        """When it was first seen that there is something to read. None: there is not, or it may have to wait."""
+        partition = broker.partitions[key]
+        topic = broker.image.topics.get(partition.topic)
+        if int(asked.request.min_bytes) > 1 or topic is None or _THROTTLED in topic.settings:
+            return None
+        for ends in self._ends.get((name, key), ()):
+            readable = ends.end if asked.replica >= 0 else ends.high_watermark
+            if ends.leader_epoch == partition.leader_epoch and readable > offset:
+                return ends.now
+        return None
 
 
 def _check_early(name: str, asked: _Asked, told: list[Any]) -> None:
@@ -172,13 +224,12 @@ def _check_early(name: str, asked: _Asked, told: list[Any]) -> None:
 
 
 def _is_urgent(data: Any) -> bool:
+    return data.error_code is not ErrorCode.none or _diverges(data)
+
+
+def _diverges(data: Any) -> bool:
     diverging = getattr(data, "diverging_epoch", None)
-    return data.error_code is not ErrorCode.none or (diverging is not None and diverging.end_offset >= 0)
-
-
-def _keys(session: Any | None) -> Iterator[tuple[Any, int]]:
-    if session is not None:
-        yield from session.partitions.by_key
+    return diverging is not None and int(diverging.end_offset) >= 0
 
 
 def _name(topic: Any) -> Any:

@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 from cluster_image.kraft.broker.partition import Partition
 from cluster_image.replication import fetch
 from cluster_image.replication.fetch import FetchHandler
+from cluster_image.replication.fetch_session import FetchedPartitions
 from cluster_image.replication.replica import Change
 from cluster_image.storage.errors import OffsetOutOfRange
 
@@ -87,6 +88,23 @@ def refuses_the_end(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Partition, "read_as_consumer", lie)
 
 
+def told_of_news_late(patch: pytest.MonkeyPatch) -> None:
+    """Who waits is told no sooner than its time is up."""
+    wait = FetchedPartitions.wait
+    patch.setattr(FetchedPartitions, "wait", lambda self, remaining, pause: wait(self, remaining, 1.0))
+
+
+def errors_with_ends(patch: pytest.MonkeyPatch) -> None:
+    """Whoever is refused is told where the log begins."""
+    result = fetch._Result
+    patch.setattr(
+        fetch, "_Result",
+        lambda error=ErrorCode.none, records=b"", diverging=None, **more: result(
+            error, records=records, diverging=(0, 0) if error is not ErrorCode.none else diverging, **more
+        ),
+    )  # fmt: skip
+
+
 LIES: Lies = {
     "nothing is said of what is not here": (silent, "FetchAnswered", 1),
     "who waits is not told": (not_told, "FetchAnswered", 0),
@@ -94,6 +112,8 @@ LIES: Lies = {
     "an old high watermark": (old_watermark, "FetchAnswered", 0),
     "the present leader epoch is fenced": (fences_its_own, "FetchAnswered", 0),
     "the end of the log is refused": (refuses_the_end, "FetchAnswered", 0),
+    "news is told late": (told_of_news_late, "FetchAnswered", 1),
+    "an error with an epoch's end": (errors_with_ends, "FetchAnswered", 0),
 }
 PLANS: Final = {"nothing is said of what is not here": MOVING, "who waits is not told": ELECTING}
 
