@@ -77,8 +77,9 @@ PROPERTIES = {
     "FlushedOffset": "What a node takes to be on its disk of a log, a power cut at that moment would leave.",
     "VoterEndOffset": "What the leader of the controllers’ quorum counts a voter for, that voter’s disk has.",
     "ProducerSequence": "The batches of an idempotent producer are in a log in their order, each once and none left "
-    "out.",
-    "ProducerEpoch": "Once a producer has a successor of a higher epoch in a log, nothing of its own comes after.",
+    "out; what is next is not refused as out of order.",
+    "ProducerEpoch": "Once a producer has a successor of a higher epoch in a log, nothing of its own comes after; and "
+    "only then is it refused for that.",
     "NoFalseDuplicate": "What a leader answers as a duplicate is in its log, where it says.",
     "ProducerState": "What a replica remembers of producers is what its log says.",
     "ProposedIsr": "What a leader proposes is another ISR than the one it has, or that it has recovered from an "

@@ -17,6 +17,7 @@ from .answering.acknowledging import Acknowledging
 from .answering.deciding import DecidingOracle
 from .answering.fetching import Fetching
 from .answering.lookups import check_ends, check_offsets
+from .answering.producing import AT_ONCE_S, check_refused
 from .answering.voters import VotersOracle
 from .durability import Disk, DurabilityOracle
 from .following import check_fetched
@@ -66,7 +67,6 @@ class Invariants:
         self._durability = DurabilityOracle()
         self._acknowledging = Acknowledging()
         self._answered: Mapping[str, Callable[[str, Node, Any, Any], None]] = {
-            "ProduceRequest": self._acknowledging.check,
             "ListOffsetsRequest": partial(check_offsets, before=self._acknowledging.before),
             "OffsetForLeaderEpochRequest": check_ends,
         }  # fmt: skip
@@ -162,6 +162,10 @@ class Invariants:
         if name in self._nodes:
             if check is not None:
                 check(name, self._nodes[name], request, response)
+            elif kind == "ProduceRequest":
+                self._acknowledging.check(name, self._nodes[name], request, response)
+                if now - since <= AT_ONCE_S:
+                    check_refused(name, self._nodes[name], request, response, self._acknowledging.before)
             elif kind == "FetchRequest":
                 self._fetching.check(name, self._nodes[name], request, response, since, now)
             self._fetching.answered(name, now)

@@ -15,7 +15,8 @@
 [2] It may have forgotten those below the start of its log, the oldest first.
 
 Batches before and after an append need not be looked for in every log: a batch has the same predecessors wherever it
-is (LogMatching), so each is checked once, in the first log in which it is seen.
+is (LogMatching), so each is checked once, in the first log in which it is seen. Of what is refused, see
+answering/producing.py.
 """
 
 from __future__ import annotations

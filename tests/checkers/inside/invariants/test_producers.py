@@ -70,12 +70,39 @@ def followers_do_not_listen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Log, "append_as_follower", lie)
 
 
+def fenced_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A producer that goes on is taken for one that has a successor."""
+
+    def lie(self: ProducerState, header: Any) -> Duplicate | None:
+        if header.producer_id in self.known:
+            raise InvalidProducerEpoch
+        return check(self, header)
+
+    check = ProducerState.check
+    monkeypatch.setattr(ProducerState, "check", lie)
+
+
+def next_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader counts from one."""
+
+    def lie(self: ProducerState, header: Any) -> Duplicate | None:
+        last = self.remembered().get(header.producer_id, ())[-1:]
+        if last and header.base_sequence == last[0].last_sequence + 1:
+            raise OutOfOrderSequence
+        return check(self, header)
+
+    check = ProducerState.check
+    monkeypatch.setattr(ProducerState, "check", lie)
+
+
 LIES: Final[Lies] = {
     "any sequence": (any_sequence, "ProducerSequence", 0),
     "any epoch": (any_epoch, "ProducerEpoch", 0),
     "same numbers": (same_numbers_are_the_same_batch, "NoFalseDuplicate", 0),
     "truncated": (truncated_and_remembered, "ProducerState", 1),
     "followers": (followers_do_not_listen, "ProducerState", 0),
+    "fenced by itself": (fenced_by_itself, "ProducerEpoch", 0),
+    "the next is refused": (next_is_refused, "ProducerSequence", 0),
 }
 
 
