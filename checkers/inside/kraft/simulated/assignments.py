@@ -3,7 +3,8 @@
 | statement                                                                                   | checked when
 | ------------------------------------------------------------------------------------------- | ----------------------
 | a partition's replicas are different brokers, and all of them are registered                | each committed batch
-| a new partition's are spread over racks as evenly as racks allow, while no broker is fenced | it is created
+| a new partition's are spread over racks as evenly as racks allow, where the controller      | it decides so
+| chooses them and no broker is fenced                                                        |
 | no change leaves fewer replicas than MinISR, if there were as many; nor does one that takes | replicas change
 | members of the ISR away leave fewer than that in sync                                       |
 """
@@ -28,9 +29,9 @@ def check_registered(partition: PartitionRegistration, image: MetadataImage) -> 
 
 
 def check_placed(partition: PartitionRegistration, image: MetadataImage) -> None:
-    """Of one that is new, as the controller has placed it. Raises Violated."""
+    """Of one that is new, as the controller has placed it. image: by which it did. Raises Violated."""
     if not all(broker.active for broker in image.brokers.values()):
-        return  # when it was placed, others may have been fenced
+        return
     rack_of = {broker.id: broker.rack or "" for broker in image.brokers.values()}
     sizes, held = Counter(rack_of.values()), Counter(rack_of[replica] for replica in partition.replicas)
     full = max(held, key=lambda rack: held[rack])

@@ -257,7 +257,6 @@ class Invariants:
                 continue  # removed by a later record of this batch
             min_isr = metadata.effective_min_isr(after, image, self._min_isr)
             if before is None:
-                assignments.check_placed(after, image)
                 partition = self._partitions[where] = self._oracle(after, min_isr)
             else:
                 assignments.check_left(before, after, metadata.min_isr_of(after, image, self._min_isr))

@@ -1,4 +1,4 @@
-"""Whether topics are made, extended and deleted as it is asked for. Functions raise Wrong."""
+"""Whether topics are made, extended and deleted as it is asked for. Functions raise Wrong, or Violated."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 from cluster_image.kraft.controller.term import Step
 from cluster_image.kraft.metadata.image import MetadataImage, PartitionRegistration
 
+from ..assignments import check_placed
 from .judging import NONE, Wrong, answers_of, held, hold, require, why_not
 
 _MOST_PARTITIONS: Final = 10_000
@@ -19,6 +20,7 @@ _PLAIN: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0
 
 
 def created(request: Any, image: MetadataImage, after: MetadataImage, step: Step) -> None:
+    _check_racks([str(asked.name) for asked in request.topics if not asked.assignments], image, after)
     if len(request.topics) != 1:
         return
     (asked,), (answer,) = request.topics, answers_of(step)
@@ -65,6 +67,7 @@ def created(request: Any, image: MetadataImage, after: MetadataImage, step: Step
 
 
 def extended(request: Any, image: MetadataImage, after: MetadataImage, step: Step) -> None:
+    _check_racks([str(asked.name) for asked in request.topics if asked.assignments is None], image, after)
     if len(request.topics) != 1:
         return
     (asked,), (answer,) = request.topics, answers_of(step)
@@ -167,6 +170,15 @@ def _check_placed(partitions: Sequence[PartitionRegistration], replication_facto
             len(fenced) == max(0, len(replicas) - active),
             f"of the replicas {list(replicas)} of {where} {fenced} are not available, and {active} brokers are",
         )
+
+
+def _check_racks(names: Iterable[str], image: MetadataImage, after: MetadataImage) -> None:
+    """Of the new partitions of topics whose replicas the controller has chosen. Raises Violated, of ValidReplicas."""
+    for name in names:
+        before, now = image.topics.get(name), after.topics.get(name)
+        for index, partition in (now.partitions if now is not None else {}).items():
+            if before is None or index not in before.partitions:
+                check_placed(partition, image)
 
 
 def _check_even(partitions: Sequence[PartitionRegistration], image: MetadataImage) -> None:

@@ -225,6 +225,30 @@ def test_moves_are_told_as_they_are(asked: Any) -> None:
         judge(quorum, request, step._replace(answer=replace(step.answer, topics=other)))
 
 
+@pytest.mark.parametrize(
+    ("by_hand", "chosen"),
+    [
+        (created(assignment=[(1, 2)]), created(partitions=1)),
+        (
+            requests.create_partitions_request("t", 2, 1.0, assignment=[(1, 2, 4)]),
+            requests.create_partitions_request("t", 2, 1.0),
+        ),
+    ],
+)
+def test_replicas_may_be_uneven_over_racks_only_by_hand(by_hand: Any, chosen: Any) -> None:
+    quorum = three_brokers()
+    quorum.register(4)
+    quorum.heartbeat(4, 0.0)
+    for broker in (2, 4):
+        quorum.image.brokers[broker] = replace(quorum.image.brokers[broker], rack="rack-1")
+    step = decided(quorum, by_hand)
+    assert errors(step.answer) == {ErrorCode.none}
+    judge(quorum, by_hand, step)
+    with pytest.raises(Violated, match=r"of the replicas .* are in rack 'rack-1', and 0 in rack 'rack-3'") as told:
+        judge(quorum, chosen, step)
+    assert told.value.property == "ValidReplicas"
+
+
 def test_where_no_topic_may_be_deleted() -> None:
     quorum, request, _, step = prepared("a deletion")
     oracle = DecidingOracle(2, deletes_topics=False, session_s=SESSION)
