@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -62,11 +64,28 @@ def write(path: Path, text: str) -> None:
 
 
 def when() -> str:
-    """The day, and the code by which this was measured."""
+    """The day, and the code by which this was measured: its commit, or without one what its checkers are known by."""
     from checkers.verdict.keeping import checkers_version
     from harness.record.results import utc_now
 
-    return f"{str(utc_now())[:10]}, {checkers_version()['source']}"
+    return f"{str(utc_now())[:10]}, {_commit() or 'checkers ' + checkers_version()['source']}"
+
+
+@cache  # the modules stay those that were loaded
+def _commit() -> str | None:
+    """Of the working tree that this module is in. None: it is in none."""
+    root = Path(__file__).resolve().parents[3]
+    if not (root / ".git").exists():  # it is installed; what is above may be a tree of another project
+        return None
+    git = ("git", "-C", str(root))
+    try:
+        commit, changed = (
+            subprocess.run((*git, *words), capture_output=True, text=True, check=True).stdout.strip()
+            for words in (("rev-parse", "--short=12", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return f"commit {commit}{' with changes' if changed else ''}"
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -149,6 +150,8 @@ def test_mutants_that_are_named_are_measured(tmp_path: Path, capsys: pytest.Capt
     (next_file,) = tmp_path.glob("next/*/mutants.json")
     assert json.loads(next_file.read_text())["mutants"] == [told]  # its time, too: it was not searched for again
     assert "1 of 1 are killed (100.0%)" in page.read_text() and "Killed by IsrExpands 1." in page.read_text()
+    when = r"\(20\d\d-\d\d-\d\d, (commit [0-9a-f]{12}( with changes)?|checkers [0-9a-f]{12})\)"
+    assert re.search(when, page.read_text())
 
 
 def test_the_page_lists_what_survives_and_what_is_argued() -> None:
