@@ -212,7 +212,7 @@ def test_shrinking_drops_the_steps_that_do_not_matter(monkeypatch: pytest.Monkey
         return Witness(broken, 9.0, {}) if fails else None
 
     monkeypatch.setattr(shrink, "attempt", attempt)
-    shrinker = shrink._Shrinker(whole, Witness(broken, 9.0, {}), 500, 1, None, lambda line: None)
+    shrinker = shrink._Shrinker(whole, Witness(broken, 9.0, {}), 500, 1, lambda line: None)
     for _ in range(3):
         shrinker._exhaust(candidates.smaller_faults)
     assert [fault.choice["steps"] for fault in shrinker.best.schedule] == ["kill leader; start"]

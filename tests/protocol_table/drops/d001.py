@@ -76,7 +76,10 @@ DROPS: Final[Mapping[str, Drop]] = {
         "            if await reading.reassigned_to(self._zookeeper, topic, index) != ():\n                return\n",
         "            pass\n",
     ),
-    "001-topics-12": Text(_ADMIN, "            replicas = tuple(await self._members())\n", "            pass\n"),
+    "001-topics-12": Text(
+        _ADMIN, "await reading.replicas_of(self._zookeeper, topic, index) or tuple(await self._members())\n",
+        "await reading.replicas_of(self._zookeeper, topic, index)\n",
+    ),
     "001-moves-1": Text(
         _MOVES, "            if replica not in assigned or replica in closed:\n", "            if False:\n"
     ),

@@ -258,17 +258,17 @@ def ours(containers: SshHosts) -> dict[str, list[str]]:
 def test_a_host_that_answers_again_is_asked_again(
     containers: SshHosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: None
 ) -> None:
-    monkeypatch.setattr(agents, "RETRY_S", 1.0)
-
     async def scenario() -> None:
         async with started(plan("away", only(containers, tmp_path, *GOOD[:2]), 1), tmp_path) as cluster:
             broker = cluster.brokers[0]
+            monkeypatch.setattr(agents, "RETRY_S", 1.0)  # shorter than it may take to boot
             containers.pause("host-1")
             try:
                 with pytest.raises(AgentError, match="has not answered for 1 s"):
                     await broker.is_running()
             finally:
                 containers.unpause("host-1")
+                monkeypatch.undo()
             async with asyncio.timeout(15):
                 while cluster._agents.why_not(broker.name):
                     await asyncio.sleep(0.1)

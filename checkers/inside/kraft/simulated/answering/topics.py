@@ -20,9 +20,13 @@ _PLAIN: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0
 
 
 def created(request: Any, image: MetadataImage, after: MetadataImage, step: Step) -> None:
+    if len(request.topics) == 1:
+        _check_created(request, image, after, step)
     _check_racks([str(asked.name) for asked in request.topics if not asked.assignments], image, after)
-    if len(request.topics) != 1:
-        return
+
+
+def _check_created(request: Any, image: MetadataImage, after: MetadataImage, step: Step) -> None:
+    """Of one topic."""
     (asked,), (answer,) = request.topics, answers_of(step)
     name = str(asked.name)
     if not name or not _PLAIN.issuperset(name) or answer.error_code is ErrorCode.invalid_config:
@@ -67,9 +71,13 @@ def created(request: Any, image: MetadataImage, after: MetadataImage, step: Step
 
 
 def extended(request: Any, image: MetadataImage, after: MetadataImage, step: Step) -> None:
+    if len(request.topics) == 1:
+        _check_extended(request, image, after, step)
     _check_racks([str(asked.name) for asked in request.topics if asked.assignments is None], image, after)
-    if len(request.topics) != 1:
-        return
+
+
+def _check_extended(request: Any, image: MetadataImage, after: MetadataImage, step: Step) -> None:
+    """Of one topic."""
     (asked,), (answer,) = request.topics, answers_of(step)
     name, wanted = str(asked.name), int(asked.count)
     hold(answer.error_code is NONE or not step.records, "it refuses and writes something")
