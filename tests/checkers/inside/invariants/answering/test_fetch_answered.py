@@ -7,6 +7,7 @@ from typing import Any, Final
 import pytest
 from kio.schema.errors import ErrorCode
 
+from checkers.inside.kraft.simulated.answering import fetching
 from cluster_image.kraft.broker.partition import Partition
 from cluster_image.replication import fetch
 from cluster_image.replication.fetch import FetchHandler
@@ -121,3 +122,9 @@ PLANS: Final = {"nothing is said of what is not here": MOVING, "who waits is not
 @pytest.mark.parametrize("lie", LIES)
 def test_a_lie_is_found_by_the_name_of_what_it_breaks(monkeypatch: pytest.MonkeyPatch, lie: str) -> None:
     check_found(LIES, lie, monkeypatch, PLANS.get(lie, EXPLORED))
+
+
+def test_what_a_process_that_waits_for_its_disk_comes_to_at_once_counts_once() -> None:
+    assert fetching._times([20.131, 20.131, 20.131, 20.1312, 20.132]) == 1 < fetching._TIMES
+    assert fetching._times([19.78, 19.78, 20.13, 20.25]) == 3
+    assert fetching._times([]) == 0
