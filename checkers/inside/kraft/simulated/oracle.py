@@ -66,11 +66,13 @@ class Invariants:
         self._leftovers = Leftovers(session_s)
         self._durability = DurabilityOracle()
         self._acknowledging = Acknowledging()
-        self._answered: Mapping[str, Callable[[str, Node, Any, Any], None]] = {
-            "ListOffsetsRequest": partial(check_offsets, before=self._acknowledging.before),
-            "OffsetForLeaderEpochRequest": check_ends,
-        }  # fmt: skip
         self._fetching = Fetching(self._acknowledging.before)
+        self._answered: Mapping[str, Callable[[str, Node, Any, Any, float, float], None]] = {
+            "ProduceRequest": self._check_produced,
+            "FetchRequest": self._fetching.check,
+            "ListOffsetsRequest": _untimed(partial(check_offsets, before=self._acknowledging.before)),
+            "OffsetForLeaderEpochRequest": _untimed(check_ends),
+        }
         self._deciding = DecidingOracle(min_insync_replicas, deletes_topics, session_s)
         self._voters = VotersOracle()
         self._partitions: dict[str, PartitionOracle] = {}
@@ -157,18 +159,18 @@ class Invariants:
 
     def answers(self, name: str, request: Any, response: Any, since: float, now: float) -> None:
         """See harness.targets.target.Invariants."""
-        kind = type(request).__name__
-        check = self._answered.get(kind)
+        check = self._answered.get(type(request).__name__)
         if name in self._nodes:
             if check is not None:
-                check(name, self._nodes[name], request, response)
-            elif kind == "ProduceRequest":
-                self._acknowledging.check(name, self._nodes[name], request, response)
-                if now - since <= AT_ONCE_S:
-                    check_refused(name, self._nodes[name], request, response, self._acknowledging.before)
-            elif kind == "FetchRequest":
-                self._fetching.check(name, self._nodes[name], request, response, since, now)
+                check(name, self._nodes[name], request, response, since, now)
             self._fetching.answered(name, now)
+
+    def _check_produced(
+        self, name: str, node: Node, request: Any, response: Any, since: float, now: float
+    ) -> None:  # fmt: skip
+        self._acknowledging.check(name, node, request, response)
+        if now - since <= AT_ONCE_S:
+            check_refused(name, node, request, response, self._acknowledging.before)
 
     # -- checks -----------------------------------------------------------------------------------------------
 
@@ -277,3 +279,7 @@ class Invariants:
 
 def _is_lost(directory: str, lossy: bool | Collection[str]) -> bool:
     return lossy if isinstance(lossy, bool) else directory in lossy
+
+
+def _untimed(check: Callable[[str, Node, Any, Any], None]) -> Callable[[str, Node, Any, Any, float, float], None]:
+    return lambda name, node, request, response, since, now: check(name, node, request, response)

@@ -9,7 +9,7 @@
 | has records past the offset    | than one, or by a quota of replication (KIP-73)
 
 And an answer that comes before the time to wait is up tells something: an error, or as many bytes as were asked for.
-An error but for an offset out of range, which it is told of where the log begins, comes with no epoch's end.
+With an error comes no end of an epoch, but where an offset is out of range: there it tells where the log begins.
 
 A process that was paused comes to all that it has missed at once: it is late only if it has answered others meanwhile.
 
@@ -46,8 +46,6 @@ _MOST_ENDS: Final = 40
 
 _NO_SESSION_EPOCHS: Final = (0, -1)
 _THROTTLED: Final = "leader.replication.throttled.replicas"
-
-
 _TELLING_ENDS: Final = (ErrorCode.none, ErrorCode.offset_out_of_range)
 
 

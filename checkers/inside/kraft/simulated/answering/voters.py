@@ -144,28 +144,29 @@ class Watch:
 
     def received(self, request: Any, answer: Any) -> None:
         self._judge(
-            partial(self._check_received, request, answer), f"is {self._before}, and is asked {_kind(request)}",
+            partial(self._check_received, request, answer),
+            lambda: f"is {self._before}, and is asked {_kind(request)}",
             farewell=isinstance(request, rpc.EndQuorumEpochRequest),
         )  # fmt: skip
 
     def responded(self, receiver: int, request: Any, response: Any) -> None:
         self._judge(
             partial(self._check_responded, receiver, request, response),
-            f"was {self._before}, and node {receiver} answers {_kind(request)}",
+            lambda: f"was {self._before}, and node {receiver} answers {_kind(request)}",
         )
 
     def expired(self) -> None:
         if (self._quorum.role, self._quorum.epoch) != self._before[:2]:
-            self._judge(lambda after: None, f"was {self._before}")
+            self._judge(lambda after: None, lambda: f"was {self._before}")
 
-    def _judge(self, check: Callable[[Standing], None], what: str, *, farewell: bool = False) -> None:
+    def _judge(self, check: Callable[[Standing], None], what: Callable[[], str], *, farewell: bool = False) -> None:
         """check: by what it is then; raises Wrong. Nothing is raised here: it would be an error of the node."""
         try:
             after = self._look()
             check(after)
             self._check_timer(after, farewell=farewell)
         except Wrong as wrong:
-            self._found("QuorumAnswered", f"{what}: {wrong}")
+            self._found("QuorumAnswered", f"{what()}: {wrong}")
         except Exception as error:
             self._oracle.found(error)
 
