@@ -247,6 +247,9 @@ def test_replicas_may_be_uneven_over_racks_only_by_hand(by_hand: Any, chosen: An
     with pytest.raises(Violated, match=r"of the replicas .* are in rack 'rack-1', and 0 in rack 'rack-3'") as told:
         judge(quorum, chosen, step)
     assert told.value.property == "ValidReplicas"
+    several = replace(chosen, topics=(*chosen.topics, replace(chosen.topics[0], name="another")))
+    with pytest.raises(Violated, match="are in rack 'rack-1'"):
+        judge(quorum, several, step)
 
 
 def test_where_no_topic_may_be_deleted() -> None:
