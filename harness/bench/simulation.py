@@ -12,6 +12,7 @@ from typing import Final
 from harness.bench import Figure
 from harness.explore.exploration import explore
 from harness.explore.simulate import simulate
+from harness.explore.source import Seeds
 from harness.plan.plan import Plan
 
 EXPLORED_SEEDS: Final = 20
@@ -33,7 +34,7 @@ def measure(results: Path) -> Iterator[Figure]:
     small = default.model_copy(update={"nemesis": EXPLORED, "rate": 40.0, "partitions": 4, "concurrency": 2})
     yield _speed("the same, workload of chaos explore and its faults", small)
     yield Figure("where that time goes", "", _where_time_goes(small))
-    explored = explore(small, range(EXPLORED_SEEDS), results).as_dict()["totals"]
+    explored = explore(small, Seeds.of(small, range(EXPLORED_SEEDS)), results).as_dict()["totals"]
     yield Figure("seeds of 60 s an hour, all cores", "", f"{explored['seeds_an_hour']:,.0f}")
 
 

@@ -7,5 +7,5 @@
         runs/s7/        a run directory, as of `chaos run`, for each seed that failed
         workers/        what a worker process said that came to grief
 
-`workers` simulates, `exploration` leads and judges, `failures` keeps what failed.
+`source` says what is run, `workers` simulates it, `exploration` leads and judges, `failures` keeps what failed.
 """

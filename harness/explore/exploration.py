@@ -18,9 +18,9 @@ from checkers.dataset import check_dataset
 from harness.errors import BadArguments, ExitCode, HarnessFailure, describe
 from harness.explore import coverage, failures, parts
 from harness.explore.failures import Failure
-from harness.explore.guided.guide import Guide
 from harness.explore.simulate import simulate
-from harness.explore.workers import Job, Outcome, Simulate, named, simulate_all
+from harness.explore.source import Numbered, Source
+from harness.explore.workers import Outcome, Simulate, simulate_all
 from harness.plan.plan import Plan
 from harness.record import results
 from harness.report.browse.exploration import ranges, smallest_seeds, write_page
@@ -144,7 +144,7 @@ class Exploration:
 
 def explore(
     plan: Plan,
-    seeds: Sequence[int],
+    source: Source,
     results_directory: Path,
     *,
     workers: int | None = None,
@@ -153,13 +153,10 @@ def explore(
     watch: Callable[[Standing], None] = lambda standing: None,
     simulate: Simulate = simulate,
     run_limit_s: float | None = None,
-    plan_of: Callable[[Plan, int], Plan] | None = None,
-    guide: Guide | None = None,
     of: Sequence[int] | None = None,
 ) -> Exploration:
-    """Simulate `plan` with each of `seeds`, and judge what there is. plan_of: what a seed makes of the plan; by default
-    only its seed and name (see harness.explore.swarm). guide: instead says what is run, as often as there are seeds.
-    of: the seeds of which these are a part; by default there are no others.
+    """Simulate the runs of `source`, and judge what there is. plan: what they have in common. of: the seeds of which
+    those of the source are a part; by default there are no others.
 
     workers: how many processes; by default as many as there are processors. until_failure: no new seeds once one has
     failed. stop: asked now and then; True ends the simulating. watch: told now and then how far it has come. simulate:
@@ -171,13 +168,12 @@ def explore(
         find_java()  # hours of work should not end in this
     except SparkUnavailable as error:
         raise HarnessFailure(str(error)) from error
+    seeds = source.seeds
     workers = min(workers or os.cpu_count() or 1, len(seeds))
     run_limit_s = run_limit_s or RUN_LIMIT_S + RUN_LIMIT_FACTOR * plan.time_limit
     directory = results.create(results_directory, ("explore", *plan.nemesis), seeds[0])
-    parts.part(directory, plan, seeds, seeds if of is None else of, guide is not None).write()
-    plans = [(plan_of or _with_seed)(plan, seed) for seed in seeds]
-    jobs = map(Job, plans) if guide is None else named(guide, _NAME)
-    numbers = {_NAME.format(number) if guide else each.run: number for number, each in enumerate(plans)}
+    parts.part(directory, plan, seeds, seeds if of is None else of, source.guided).write()
+    jobs = Numbered(source)
     states = coverage.States()
 
     began = time.monotonic()
@@ -189,29 +185,22 @@ def explore(
         for outcome in outcomes:
             if outcome is not None:
                 _keep(outcome, directory, dataset)
-                number = numbers[outcome.plan.run]
-                states.take(number, outcome)
-                if guide is not None:
-                    guide.take(number, outcome)
+                states.take(jobs.take(outcome), outcome)
                 done.append(outcome.without_history())
                 failing += outcome.failed
-            watch(Standing(len(done), len(plans), failing, time.monotonic() - began))
-            if spark is None and len(plans) - len(done) < workers:  # a core has become free
+            watch(Standing(len(done), len(seeds), failing, time.monotonic() - began))
+            if spark is None and len(seeds) - len(done) < workers:  # a core has become free
                 spark = _start_spark(directory)
             if stop() or (until_failure and failing):
                 break
     simulated_at = time.monotonic()
-    watch(Standing(len(done), len(plans), failing, simulated_at - began, judging=True))
+    watch(Standing(len(done), len(seeds), failing, simulated_at - began, judging=True))
     done, problems = _judge(done, directory, spark)
     exploration = _sum_up(
-        done, directory, plan, asked=len(plans), problems=problems, states=states.as_dict(), guided=guide is not None,
+        done, directory, plan, asked=len(seeds), problems=problems, states=states.as_dict(), guided=source.guided,
         simulate_s=simulated_at - began, judge_s=time.monotonic() - simulated_at,
     )  # fmt: skip
     return _kept(_with_reports(exploration))
-
-
-#: Of a run that a guide has made: several may have the same seed.
-_NAME: Final = "r{}"
 
 
 def _with_reports(exploration: Exploration) -> Exploration:
@@ -244,10 +233,6 @@ def _kept(exploration: Exploration) -> Exploration:
 def _write(exploration: Exploration) -> None:
     path = exploration.directory / results.EXPLORATION_FILE
     path.write_text(json.dumps(exploration.as_dict(), indent=2) + "\n")
-
-
-def _with_seed(plan: Plan, seed: int) -> Plan:
-    return plan.model_copy(update={"run": f"s{seed}", "seed": seed})
 
 
 def _start_spark(directory: Path) -> Future[SparkSession]:

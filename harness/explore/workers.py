@@ -126,13 +126,6 @@ def simulate_all(
             logs.rmdir()
 
 
-def named(jobs: Iterable[Job | None], name: str) -> Iterator[Job | None]:
-    """Each with its number in place of {} as the name of its run: seeds may come more than once."""
-    numbers = count()
-    for job in jobs:
-        yield job and job._replace(plan=job.plan.model_copy(update={"run": name.format(next(numbers))}))
-
-
 class _Todo:
     """What is still to be simulated. over: nothing is."""
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.cli.simulated.explore import read_options
 from harness.cli.simulated.guiding import guide_of
-from harness.cli.simulated.planning import planned
+from harness.cli.simulated.planning import planned, seeds_of
 from harness.errors import ExitCode
 from harness.report.terminal import say, say_json
 
@@ -44,17 +43,17 @@ def compare(
     with Progress() as progress:
         tell: Callable[[str], object] = (lambda line: None) if as_json else progress.say
         for search in search_all(every, workers, directory / "workers") if every else ():
-            how = "random" if search.guide is None else "guided"
+            how = "guided" if search.source.guided else "random"
             found = f"{search.found} in run {search.runs}" if search.found else f"not found in {search.runs} runs"
-            tell(f"{search.subject}, {how}, seeds from {search.seeds[0]}: {found}")
+            tell(f"{search.subject}, {how}, seeds from {search.source.seeds[0]}: {found}")
             _keep(directory, compared := _of_bugs(*wanted))
         if states:
             plan, plan_of = planned(read_options(EXPLORED), 0)
-            guide = guide_of(plan, plan_of, range(states))
-            jobs = map(guide.fresh, range(states))
-            count = partial(comparing.states_of, workers=workers)
-            reached = count(jobs, None, logs=directory / "random"), count(guide, guide, logs=directory / "guided")
-            compared += comparing.of_states(*reached, states)
+            without, with_guide = (
+                comparing.states_of(of(plan, plan_of, range(states)), workers, directory / name)
+                for name, of in (("random", seeds_of), ("guided", guide_of))
+            )
+            compared += comparing.of_states(without, with_guide, states)
     told = _keep(directory, compared)
     if as_json:
         say_json(told, indent=2)

@@ -25,7 +25,7 @@ from harness.cli.options import (
 )
 from harness.cli.simulated import systematic
 from harness.cli.simulated.guiding import guide_of, keep_corpus, make_corpus, of_corpus
-from harness.cli.simulated.planning import planned
+from harness.cli.simulated.planning import planned, seeds_of
 from harness.cli.simulated.showing import asked_to_stop, print_exploration, showing
 from harness.cli.simulated.systematic import DepthOption, EveryOption, MostOption, OfOption, StepOption
 from harness.cli.spark import LOCAL, SparkOption, check_reachable
@@ -157,6 +157,7 @@ def explore(
 
     begin = of_corpus(corpus)
     guide = guide_of(plan, plan_of, numbers, begin) if guided else None
+    source = guide or seeds_of(plan, plan_of, numbers)
     if corpus is not None:
         make_corpus(corpus)
     with showing() as show, asked_to_stop(show.say) as asked:
@@ -165,10 +166,8 @@ def explore(
         try:
             found = explore_seeds(
                 plan,
-                numbers,
+                source,
                 results_directory,
-                plan_of=plan_of,
-                guide=guide,
                 of=whole,
                 workers=workers,
                 until_failure=until_failure,

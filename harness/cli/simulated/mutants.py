@@ -117,7 +117,7 @@ def _measured(
         number = len(chosen) - len(left)
         for search in chain(nowhere, search_all(somewhere, workers, directory / "workers", LIMIT_S)):
             number += 1
-            come = -1 if reached is None else len(search.seeds)
+            come = -1 if reached is None else len(search.source.seeds)
             measured = mutation.Measured.by(search, by_id[search.subject], runs, come)
             how = f"by {search.found} in run {measured.runs}" if search.found else f"{search.runs} runs"
             tell(f"{number} of {len(chosen)}: {measured.outcome} {search.subject}: {how}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,6 +10,7 @@ from harness.cli.nemesis import pace
 from harness.cli.options import administration
 
 if TYPE_CHECKING:
+    from harness.explore.source import Seeds
     from harness.plan.plan import Plan
 
 
@@ -45,6 +46,13 @@ def planned(given: Mapping[str, Any], first: int) -> tuple[Plan, Callable[[Plan,
         swarm.plan_of, draw_settings=vary, draw_latency=vary and "latency_ms" not in chosen,
         draw_producers=vary and "producers" not in chosen, draw_order=vary and "task_order" not in chosen,
     )  # fmt: skip
+
+
+def seeds_of(plan: Plan, plan_of: Callable[[Plan, int], Plan], numbers: Sequence[int]) -> Seeds:
+    """The runs of such an exploration (see planned) with these seeds."""
+    from harness.explore.source import Seeds
+
+    return Seeds(partial(plan_of, plan), numbers)
 
 
 #: Options whose values are a plan's as they are.

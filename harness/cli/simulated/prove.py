@@ -13,7 +13,7 @@ import typer
 from harness.cli.options import WorkersOption, check_workers
 from harness.cli.simulated.explore import named_by_user, read_options
 from harness.cli.simulated.guiding import guide_of, of_corpus
-from harness.cli.simulated.planning import planned
+from harness.cli.simulated.planning import planned, seeds_of
 from harness.errors import BadArguments, ExitCode
 from harness.plan.durations import seconds
 from harness.report.terminal import say, say_json
@@ -164,8 +164,8 @@ def _subjects(ids: Sequence[str], guided: bool, corpus: Path | None) -> Sequence
     for id_ in ids or there:
         target, options, title = there[id_]
         plan, plan_of = planned({**read_options(options), "bug": id_, "target": target}, 0)
-        guide = partial(guide_of, plan, plan_of, begin=begin) if guided else None
-        found.append(Subject(id_, title, target, options, partial(plan_of, plan), guide))
+        source = partial(guide_of, begin=begin) if guided else seeds_of
+        found.append(Subject(id_, title, target, options, partial(source, plan, plan_of)))
     return found
 
 

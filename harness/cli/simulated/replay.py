@@ -15,8 +15,8 @@ from harness.record import results
 from harness.report.terminal import print_table, say, say_json
 
 if TYPE_CHECKING:
-    from harness.explore.again import Again
-    from harness.explore.replay import Replayed
+    from harness.explore.replaying.again import Again
+    from harness.explore.replaying.exactly import Replayed
     from harness.plan.plan import Plan
 
 MAX_BUDGET = 1_000_000
@@ -58,7 +58,7 @@ def replay(
             f"--times is for runs in containers and on hosts; {directory.name} was simulated, and repeats exactly"
         )
 
-    from harness.explore.replay import replay as replay_run
+    from harness.explore.replaying.exactly import replay as replay_run
 
     replayed = replay_run(directory)
     verdict = replayed.verdict
@@ -89,7 +89,7 @@ _DEFAULT_TIMES: Final = 10
 
 def _repeat(directory: Path, plan: Plan, times: int, results_directory: Path, as_json: bool) -> int:
     """Of a run in containers or on hosts."""
-    from harness.explore import again
+    from harness.explore.replaying import again
 
     if not 1 <= times <= again.MOST_TIMES:
         raise BadArguments(f"--times is {times}; valid is 1 to {again.MOST_TIMES:,}")
@@ -120,7 +120,7 @@ def shrink(
     if not 1 <= budget <= MAX_BUDGET:
         raise BadArguments(f"--budget is {budget}; valid is 1 to {MAX_BUDGET:,}")
 
-    from harness.explore.replay import shrink_run
+    from harness.explore.replaying.exactly import shrink_run
     from harness.report.console import Progress
 
     with Progress() as progress:

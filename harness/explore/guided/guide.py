@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from harness.explore.guided.mutation import SCHEDULES, Mutation, of_schedules
 from harness.explore.guided.traits import of_plan
@@ -47,13 +47,15 @@ class Entry:
 
 
 class Guide:
-    """An iterator of jobs, to be told what came of each. fresh: a run of a seed as a random exploration has it, with
+    """Implements harness.explore.source.Source. fresh: a run of a seed as a random exploration has it, with
     its schedule. seeds: of the runs, one each; the first one is that of all that is drawn here. begin: runs of an
     earlier exploration: others are made of them from the first on, and beside these they are run again."""
 
+    guided: ClassVar = True
+
     def __init__(self, fresh: Callable[[int], Job], seeds: Sequence[int], begin: Sequence[Job] = ()) -> None:
         self.fresh = fresh
-        self._seeds = seeds
+        self.seeds = seeds
         self._begin = begin
         self._again: dict[int, int] = {}  # by number of a run, the place of that to begin with which it repeats
         self._told: set[int] = set()  # such places, of those that came
@@ -71,9 +73,8 @@ class Guide:
         return self
 
     def __next__(self) -> Job | None:
-        """Raises StopIteration after the last."""
         number = self._begun
-        if number == len(self._seeds):
+        if number == len(self.seeds):
             raise StopIteration
         while self._learned <= number - lag(number):
             if self._learned not in self._came:
@@ -81,10 +82,10 @@ class Guide:
             self._learn(self._learned, self._came.pop(self._learned))
             self._learned += 1
         self._begun += 1
-        return self._next(number)
+        job = self._next(number)  # under a name of its own: several may have the same seed
+        return job._replace(plan=job.plan.model_copy(update={"run": f"r{number}"}))
 
     def take(self, number: int, outcome: Outcome) -> None:
-        """Of the job of this number, from 0."""
         self._came[number] = outcome
         if number in self._again:
             self._told.add(self._again[number])
@@ -102,8 +103,8 @@ class Guide:
         return [job for place, job in enumerate(self._begin) if place not in self._told]
 
     def _next(self, number: int) -> Job:
-        seed = self._seeds[number]
-        random = Random(f"{self._seeds[0]}/{seed}/guide")
+        seed = self.seeds[number]
+        random = Random(f"{self.seeds[0]}/{seed}/guide")
         own = self.fresh(seed)
         self._traits.meet(of_plan(own.plan))
         if (place := len(self._again)) < len(self._begin) and random.random() < AGAIN:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from harness.explore.coverage import States
-from harness.explore.guided.guide import Guide
 from harness.explore.proofs.search import RUN_LIMIT_S, Search
 from harness.explore.simulate import simulate
-from harness.explore.workers import Job, named, simulate_all
+from harness.explore.source import Numbered, Source
+from harness.explore.workers import simulate_all
 
 #: Guidance is for bugs that random exploring needs more runs for than these: of others none can take half.
 FEW_RUNS: Final = 5
@@ -62,18 +62,14 @@ def of_states(random: Mapping[str, int], guided: Mapping[str, int], runs: int) -
         yield Compared(f"{what} after {runs} runs", random[name], guided[name], f"at least {OF_STATES:g} times", met)
 
 
-def states_of(jobs: Iterable[Job | None], guide: Guide | None, workers: int, logs: Path) -> Mapping[str, int]:
-    """What these runs reach. guide: that makes them, if one does. logs: a directory that is made. Raises
-    HarnessFailure if workers cannot start."""
-    states = States()
-    outcomes = simulate_all(named(jobs, "{}"), workers, simulate, logs, limit_s=RUN_LIMIT_S, histories=False)
+def states_of(source: Source, workers: int, logs: Path) -> Mapping[str, int]:
+    """What its runs reach. logs: a directory that is made. Raises HarnessFailure if workers cannot start."""
+    states, jobs = States(), Numbered(source)
+    outcomes = simulate_all(jobs, workers, simulate, logs, limit_s=RUN_LIMIT_S, histories=False)
     with closing(outcomes):
         for outcome in outcomes:
             if outcome is not None:
-                number = int(outcome.plan.run)
-                states.take(number, outcome)
-                if guide is not None:
-                    guide.take(number, outcome)
+                states.take(jobs.take(outcome), outcome)
     return states.as_dict()
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from harness.explore.proofs.search import Search
 from harness.explore.simulate import simulate
+from harness.explore.source import Seeds
 from harness.plan.plan import Plan
 from harness.runtimes.simulation.mutants.places import Mutant, mutants_of
 from harness.runtimes.simulation.mutants.reached import Reached, watched
@@ -56,7 +57,7 @@ class Measured:
         return cls(
             mutant, runs if found is None else found.seed + 1, round(search.simulated_s, 1), round(search.wall_s, 1),
             None if found is None else str(found), None if found is None else found.message,
-            argued().get(key(mutant), ""), reached, found is None and search.runs < len(search.seeds),
+            argued().get(key(mutant), ""), reached, found is None and search.runs < len(search.source.seeds),
         )  # fmt: skip
 
     @classmethod
@@ -160,7 +161,7 @@ def search_for(
     def plan(seed: int) -> Plan:
         return plan_of(_turn(chosen, seed), seed).model_copy(update={"mutant": mutant.id})
 
-    return Search(mutant.id, seeds, plan, budget_s, ended=not seeds)
+    return Search(mutant.id, Seeds(plan, seeds), budget_s, ended=not seeds)
 
 
 def _turn(chosen: Chosen, seed: int) -> str:

@@ -1,16 +1,16 @@
-"""Searches: the seeds of an exploration in their order, until one fails. Many at once, over all processors."""
+"""Searches: the runs of an exploration in their order, until one fails. Many at once, over all processors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from harness.explore.failures import Failure
-from harness.explore.guided.guide import Guide
 from harness.explore.simulate import simulate
+from harness.explore.source import Source
 from harness.explore.workers import Job, Outcome, simulate_all
 from harness.plan.plan import Plan
 from harness.plan.schedule import Schedule
@@ -38,18 +38,15 @@ class Found:
 
 @dataclass
 class Search:
-    """For one subject, a bug or a mutant. plan_of: the plan of a seed. budget_s: seconds of simulating, after which no
-    further run is begun. guide: instead makes the runs, as many as there are seeds.
+    """For one subject, a bug or a mutant. budget_s: seconds of simulating, after which no further run is begun.
 
     Runs may be simulated out of their order, but what was found is the first in their order that failed, and `runs` is
     its place in it: the same on any machine, whose speed matters only where the budget ends the search.
     """
 
     subject: str
-    seeds: Sequence[int]
-    plan_of: Callable[[int], Plan]
+    source: Source
     budget_s: float
-    guide: Guide | None = None
     simulated_s: float = 0.0  # virtual seconds, of the runs up to what was found
     wall_s: float = 0.0  # seconds that simulating these took
     begun: int = 0
@@ -60,9 +57,9 @@ class Search:
 
     def next_job(self) -> tuple[int, Job] | None:
         """With its number, from 0. None: there is none, or not yet."""
-        if self.ended or self.begun == len(self.seeds) or self.wall_s > self.budget_s:
+        if self.ended or self.begun == len(self.source.seeds) or self.wall_s > self.budget_s:
             return None
-        job = Job(self.plan_of(self.seeds[self.begun])) if self.guide is None else next(self.guide)
+        job = next(self.source)
         if job is None:
             return None
         self.begun += 1
@@ -78,8 +75,7 @@ class Search:
 
     def take(self, number: int, outcome: Outcome) -> None:
         """Of the job of this number."""
-        if self.guide is not None:
-            self.guide.take(number, outcome)
+        self.source.take(number, outcome)
         self._done[number] = outcome.without_history()
         while not self.ended and self._looked_at in self._done:
             self._look(self._done.pop(self._looked_at))
@@ -91,7 +87,7 @@ class Search:
             self.wall_s += outcome.simulated.wall_s
         self.found = _found(outcome, self._looked_at)
         spent = self.wall_s > self.budget_s and self._looked_at == self.begun
-        exhausted = self._looked_at == len(self.seeds) or spent
+        exhausted = self._looked_at == len(self.source.seeds) or spent
         self.ended = self.found is not None or exhausted
 
 
@@ -109,9 +105,7 @@ def _found(outcome: Outcome, runs: int) -> Found | None:
     return Found(outcome.plan.seed, runs, property_, failure.anomaly, failure.message, outcome.plan, schedule)
 
 
-def search_all(
-    searches: Sequence[Search], workers: int, logs: Path, limit_s: float = RUN_LIMIT_S
-) -> Iterator[Search]:
+def search_all(searches: Sequence[Search], workers: int, logs: Path, limit_s: float = RUN_LIMIT_S) -> Iterator[Search]:
     """Each as it ends. logs: a directory that is made, for what workers say. limit_s: seconds that a run may take.
     Raises HarnessFailure if workers cannot start."""
     plans = _Plans(searches)

@@ -163,5 +163,3 @@ class _Asked:
         again = evidence.get("again", {})
         struck = (again if point.again else evidence).get("struck")
         return Ran(point, result, reason, struck, int(again.get("counted_operations", 0)), failure)
-
-

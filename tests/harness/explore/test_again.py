@@ -13,8 +13,8 @@ import pytest
 
 from harness.cli import app as cli
 from harness.errors import BadArguments, ExitCode, HarnessFailure, RuntimeUnavailable, Stopped
-from harness.explore import again
-from harness.explore.again import Again, Attempt, Broken, broken_by, prepare, repeat
+from harness.explore.replaying import again
+from harness.explore.replaying.again import Again, Attempt, Broken, broken_by, prepare, repeat
 from harness.plan import registry, schedule_file
 from harness.plan import schedule as schedules
 from harness.plan.plan import Plan

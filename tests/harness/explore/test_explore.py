@@ -27,6 +27,7 @@ from harness.explore.exploration import Exploration, Standing, explore
 from harness.explore.failures import Failure
 from harness.explore.parts import read
 from harness.explore.simulate import Simulated, simulate
+from harness.explore.source import Seeds
 from harness.explore.workers import Outcome
 from harness.plan.plan import Plan
 from harness.plan.seeds import parse_seeds, part_of
@@ -160,7 +161,7 @@ def test_passing_seeds_leave_rows_in_the_dataset_alone(
 @pytest.mark.usefixtures("spark")
 def test_a_worker_that_dies_or_hangs_costs_its_own_seed_alone(tmp_path: Path) -> None:
     # By the wall clock, and other tests share the processors: long enough for all runs but the one that sleeps.
-    found = explore(PLAN, range(13), tmp_path, workers=3, simulate=troubled, run_limit_s=20)
+    found = explore(PLAN, Seeds.of(PLAN, range(13)), tmp_path, workers=3, simulate=troubled, run_limit_s=20)
     assert found.runs == 13 and found.problems == () and found.passed == 0
     failing = {failure.seed: failure for failure in found.failing}
     assert {seed: failure.result for seed, failure in failing.items()} == {
@@ -199,8 +200,9 @@ def test_until_failure_and_without_spark(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(exploration, "_start_spark", lambda directory: SESSION)
     standings: list[Standing] = []
     found = explore(
-        PLAN, range(1000), tmp_path, workers=1, until_failure=True, simulate=violated_from_3, watch=standings.append
-    )
+        PLAN, Seeds.of(PLAN, range(1000)), tmp_path, workers=1, until_failure=True, simulate=violated_from_3,
+        watch=standings.append,
+    )  # fmt: skip
     (failure,) = found.failing
     assert (found.asked, found.runs, failure.seed) == (1000, 4, 3)
     assert (failure.property, failure.where, failure.step) == ("LeaderCompleteness", "chaos-0", 88)
@@ -218,7 +220,7 @@ def test_runs_of_a_damaged_file_keep_the_verdicts_of_their_workers(
         exploration, "check_dataset", lambda *_: [{"run": "seed-3", "verdict": "unknown", "not_judged": ["damaged"]}]
     )
     monkeypatch.setattr(exploration, "_start_spark", lambda directory: SESSION)
-    found = explore(PLAN, range(3, 5), tmp_path, workers=1, simulate=violated_from_3)
+    found = explore(PLAN, Seeds.of(PLAN, range(3, 5)), tmp_path, workers=1, simulate=violated_from_3)
     assert [failure.seed for failure in found.failing] == [3, 4] and found.exit_code == ExitCode.FAIL
     assert "2 runs of" in found.problems[0] and "judged alone" in found.problems[0]
 
@@ -231,7 +233,7 @@ def test_what_goes_wrong_with_pages_is_told_in_the_file_too(tmp_path: Path, monk
     monkeypatch.setattr(exploration, "write_page", broken)
     monkeypatch.setattr(exploration, "_judge", lambda done, *rest: (done, ()))
     monkeypatch.setattr(exploration, "_start_spark", lambda directory: SESSION)
-    found = explore(PLAN, range(2, 4), tmp_path, workers=1, simulate=violated_from_3)
+    found = explore(PLAN, Seeds.of(PLAN, range(2, 4)), tmp_path, workers=1, simulate=violated_from_3)
     report, page = found.problems
     assert "no report of" in report and "no space left for s3" in report and "no page of" in page
     told = json.loads((found.directory / "explore.json").read_text())
@@ -251,7 +253,8 @@ def test_stopping_judges_what_there_is(tmp_path: Path, monkeypatch: pytest.Monke
             if standing.done == 2 and not asked():
                 os.kill(os.getpid(), signal.SIGINT)
 
-        found = explore(PLAN, range(1000), tmp_path, workers=1, simulate=recorded, stop=asked, watch=watch)
+        source = Seeds.of(PLAN, range(1000))
+        found = explore(PLAN, source, tmp_path, workers=1, simulate=recorded, stop=asked, watch=watch)
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
     assert found.runs == 2 and found.asked == 1000
@@ -264,7 +267,7 @@ def test_workers_that_cannot_start_end_it(
     monkeypatch.setattr(not_importable, "__module__", "tests.no_such_module")
     monkeypatch.setitem(sys.modules, "tests.no_such_module", sys.modules[__name__])
     with pytest.raises(HarnessFailure, match="workers cannot start: the worker process ended with status 1"):
-        explore(PLAN, [1, 2], tmp_path, workers=1, simulate=not_importable)
+        explore(PLAN, Seeds.of(PLAN, [1, 2]), tmp_path, workers=1, simulate=not_importable)
     assert "No module named 'tests.no_such_module'" in capfd.readouterr().err
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from harness.cli.app import main
 from harness.explore.failures import save
-from harness.explore.replay import replay
+from harness.explore.replaying.exactly import replay
 from harness.explore.shrinking import shrink as shrinking
 from harness.explore.shrinking import witness as witnesses
 from harness.explore.shrinking.candidates import Candidate

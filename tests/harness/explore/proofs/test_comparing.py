@@ -12,6 +12,7 @@ import pytest
 from harness.cli import app as cli
 from harness.explore.proofs.comparing import Compared, markdown, of_bug, of_states
 from harness.explore.proofs.search import Found, Search
+from harness.explore.source import Seeds
 from harness.plan.plan import Plan
 
 PLAN = Plan(run="compared", on="simulation")
@@ -21,7 +22,7 @@ def ended(*runs: int | None) -> list[Search]:
     """None: it has found nothing in 40."""
     searches = []
     for each in runs:
-        search = Search("M00", range(40), lambda seed: PLAN, 1.0)
+        search = Search("M00", Seeds.of(PLAN, range(40)), 1.0)
         search._looked_at = each or 40
         if each is not None:
             search.found = Found(0, each, "LogMatching", "", "two logs differ", PLAN)

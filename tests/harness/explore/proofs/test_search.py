@@ -12,6 +12,7 @@ import pytest
 from checkers.inside.violation import Violation
 from harness.explore.proofs.search import Search, search_all
 from harness.explore.simulate import Simulated, simulate
+from harness.explore.source import Seeds
 from harness.explore.workers import Job, Outcome
 from harness.plan.plan import Plan
 
@@ -37,7 +38,7 @@ def outcome(seed: int, result: str, *, within: bool = True, violation: Violation
 
 
 def searching(count: int = 4, budget_s: float = 100.0) -> Search:
-    return Search("M00", range(count), plan_of, budget_s)
+    return Search("M00", Seeds(plan_of, range(count)), budget_s)
 
 
 def test_the_first_of_the_seeds_that_fail_is_found_whichever_comes_back_first() -> None:
@@ -74,7 +75,6 @@ def test_a_search_ends_with_its_seeds_or_its_budget() -> None:
     assert poor.ended and poor.runs == 2, "of two seconds each"
 
 
-
 def test_what_was_begun_before_the_budget_was_spent_is_looked_at() -> None:
     search = searching(10, budget_s=3.0)
     for _ in range(3):
@@ -88,10 +88,8 @@ def test_what_was_begun_before_the_budget_was_spent_is_looked_at() -> None:
 
 def test_several_searches_share_the_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With real processes, and a bug that each run of it shows within a second."""
-    bugs = {name: PLAN.model_copy(update={"bug": name}) for name in ("M63", "M67")}
     searches = [
-        Search(name, range(3), lambda seed, plan=plan: plan.model_copy(update={"seed": seed}), 100.0)  # type: ignore[misc]
-        for name, plan in bugs.items()
+        Search(name, Seeds.of(PLAN.model_copy(update={"bug": name}), range(3)), 100.0) for name in ("M63", "M67")
     ]
     ended = list(search_all(searches, 2, tmp_path / "workers"))
     assert {each.subject: str(each.found) for each in ended} == {"M63": "VoterEndOffset", "M67": "QuorumState"}

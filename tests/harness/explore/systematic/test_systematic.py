@@ -15,7 +15,7 @@ from cluster_image.storage import segment
 from cluster_image.storage.checkpoints import PartitionMetadataFile
 from harness.cli.simulated import systematic
 from harness.errors import BadArguments, ExitCode
-from harness.explore import replay
+from harness.explore.replaying.exactly import replay
 from harness.explore.simulate import simulate
 from harness.explore.systematic.points import Point, Sweep, deeper, evidence_of, points_of, thinned
 from harness.explore.systematic.sweeping import Swept, carry_out
@@ -157,7 +157,7 @@ def test_a_run_that_fails_is_kept_and_repeats(tmp_path: Path, capsys: pytest.Cap
     assert "8 runs, 8 struck: 5 passed, 3 failed, 0 unknown" in lines
     first = found.failing[0]
     assert first.failure is not None and first.failure.directory is not None
-    again = replay.replay(first.failure.directory)
+    again = replay(first.failure.directory)
     assert not again.is_same, "the code that is repeated is whole"
     assert again.simulated.schedule == sweep.job(first.point).schedule
 

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from checkers.properties import WEAK
 from harness.errors import BadArguments, ExitCode, HarnessFailure, RuntimeUnavailable, Stopped, describe
-from harness.explore.replay import saved_schedule
+from harness.explore.replaying.exactly import saved_schedule
 from harness.plan.plan import Plan
 from harness.plan.schedule import Schedule
 from harness.plan.schedule_file import SCHEDULE_FILE
