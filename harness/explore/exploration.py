@@ -6,7 +6,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -89,7 +89,8 @@ class Exploration:
 
     @property
     def seeds_an_hour(self) -> float:
-        return 3600 * self.runs / self.wall_s
+        """That were simulated; as Standing has it. Judging takes as long for few as for many."""
+        return 3600 * self.runs / self.simulate_s
 
     def count(self, result: str) -> int:
         """Of the failing: `fail`, `crashed` or `hang`."""
@@ -154,9 +155,10 @@ def explore(
     simulate: Simulate = simulate,
     run_limit_s: float | None = None,
     of: Sequence[int] | None = None,
+    drawn: Collection[str] = (),
 ) -> Exploration:
     """Simulate the runs of `source`, and judge what there is. plan: what they have in common. of: the seeds of which
-    those of the source are a part; by default there are no others.
+    those of the source are a part; by default there are no others. drawn: fields of the plan that each seed draws.
 
     workers: how many processes; by default as many as there are processors. until_failure: no new seeds once one has
     failed. stop: asked now and then; True ends the simulating. watch: told now and then how far it has come. simulate:
@@ -172,7 +174,7 @@ def explore(
     workers = min(workers or os.cpu_count() or 1, len(seeds))
     run_limit_s = run_limit_s or RUN_LIMIT_S + RUN_LIMIT_FACTOR * plan.time_limit
     directory = results.create(results_directory, ("explore", *plan.nemesis), seeds[0])
-    parts.part(directory, plan, seeds, seeds if of is None else of, source.guided).write()
+    parts.part(directory, plan, seeds, seeds if of is None else of, source.guided, drawn).write()
     jobs = Numbered(source)
     states = coverage.States()
 

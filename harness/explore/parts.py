@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -27,17 +27,22 @@ _OF_RUNS: Final = frozenset({"run", "seed"})
 @dataclass(frozen=True)
 class Part:
     """plan: of all runs, as JSON, but for names and seeds. seeds: to be simulated here. of: of the whole exploration.
-    guided: runs are made of others, so that their seeds tell nothing."""
+    guided: runs are made of others, so that their seeds tell nothing. drawn: fields of the plan that each seed draws
+    for itself, in their order; None: it does not say, as those of an older version."""
 
     directory: Path
     plan: Mapping[str, Any]
     seeds: Sequence[int]
     of: Sequence[int]
     guided: bool
+    drawn: Sequence[str] | None = None
 
     def write(self) -> None:
         """Raises OSError."""
-        told = {"plan": self.plan, "seeds": ranges(self.seeds), "of": ranges(self.of), "guided": self.guided}
+        told = {
+            "plan": self.plan, "drawn": self.drawn, "seeds": ranges(self.seeds), "of": ranges(self.of),
+            "guided": self.guided,
+        }  # fmt: skip
         (self.directory / FILE).write_text(json.dumps(told, indent=1) + "\n")
 
     def simulated(self) -> list[int]:
@@ -63,8 +68,10 @@ class Part:
             raise BadArguments(f"{self.directory / EXPLORATION_FILE} is not what chaos explore writes") from None
 
 
-def part(directory: Path, plan: Plan, seeds: Sequence[int], of: Sequence[int], guided: bool) -> Part:
-    return Part(directory, plan.model_dump(mode="json", exclude=set(_OF_RUNS)), seeds, of, guided)
+def part(
+    directory: Path, plan: Plan, seeds: Sequence[int], of: Sequence[int], guided: bool, drawn: Collection[str]
+) -> Part:  # fmt: skip
+    return Part(directory, plan.model_dump(mode="json", exclude=set(_OF_RUNS)), seeds, of, guided, sorted(drawn))
 
 
 def read(directory: Path) -> Part:
@@ -72,16 +79,18 @@ def read(directory: Path) -> Part:
     try:
         told = json.loads((directory / FILE).read_text())
         seeds, of = (parse_seeds(told[name]) if told[name] else [] for name in ("seeds", "of"))
-        return Part(directory, dict(told["plan"]), seeds, of, bool(told["guided"]))
+        drawn = None if told.get("drawn") is None else sorted(map(str, told["drawn"]))
+        return Part(directory, dict(told["plan"]), seeds, of, bool(told["guided"]), drawn)
     except FileNotFoundError:
         raise BadArguments(f"{directory} is no exploration: it has no {FILE}") from None
     except (OSError, ValueError, KeyError, TypeError):
         raise BadArguments(f"{directory / FILE} is not what chaos explore writes") from None
 
 
-def left(directories: Sequence[Path], plan: Plan, seeds: Sequence[int]) -> list[int]:
-    """Those of these seeds that no exploration there has simulated by this plan. Raises BadArguments."""
-    wanted = part(Path(), plan, seeds, seeds, guided=False)
+def left(directories: Sequence[Path], plan: Plan, seeds: Sequence[int], drawn: Collection[str]) -> list[int]:
+    """Those of these seeds that no exploration there has simulated by this plan. drawn: see Part. Raises
+    BadArguments."""
+    wanted = part(Path(), plan, seeds, seeds, False, drawn)
     done: set[int] = set()
     for each in map(read, directories):
         if each.guided:
@@ -97,7 +106,13 @@ def _difference(one: Part, another: Part) -> str | None:
         here, there = one.plan.get(name), another.plan.get(name)
         if here != there:
             return f"its {name} is {there}, not {here}"
-    return None
+    mine, theirs = one.drawn, another.drawn
+    if mine == theirs:
+        return None
+    if mine is None or theirs is None:
+        return "one of them is of an older version, and does not say what its seeds draw"
+    name = min({*mine} ^ {*theirs})
+    return f"its {name} is {'' if name in theirs else 'not '}drawn by each seed"
 
 
 @dataclass(frozen=True)
@@ -110,9 +125,10 @@ class Joined:
     lost: int
 
 
-def join(parts: Sequence[Part]) -> Joined:
-    """At least one. Raises BadArguments."""
-    lines = []
+def join(parts: Sequence[Part], others: Sequence[Path] = ()) -> Joined:
+    """parts: at least one. others: directories of explorations that do not say of which they are a part. Raises
+    BadArguments."""
+    lines = [f"{each} does not say of which exploration it is: it has no {FILE}" for each in others]
     for each in parts:
         if (other := _difference(parts[0], each)) is not None:
             lines.append(f"{each.directory} is of another exploration than {parts[0].directory}: {other}")
@@ -126,7 +142,7 @@ def join(parts: Sequence[Part]) -> Joined:
     if twice := [seed for seed, count in times.items() if count > 1]:
         lines.append(f"simulated more than once: seeds {ranges(twice)}")
     if missing := sorted(of - known):
-        lines.append(f"not simulated: {len(missing)} of {len(of)} seeds, of {ranges(missing)}")
+        lines.append(f"not simulated: {len(missing)} of {len(of)} seeds: {ranges(missing)}")
     complete = not lines
     if lost:
         lines.append("left no history: " + ", ".join(f"{count} {what}" for what, count in Counter(lost).items()))

@@ -8,7 +8,8 @@ retries.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
@@ -23,22 +24,28 @@ _PRODUCERS: Final[tuple[Producers, ...]] = ("plain", "plain", "idempotent", "fen
 _ORDERS: Final[tuple[TaskOrder, ...]] = ("fifo", "fifo", "random", "pct")
 
 
-def plan_of(
-    plan: Plan, seed: int, *, draw_settings: bool, draw_latency: bool, draw_producers: bool = False,
-    draw_order: bool = False,
-) -> Plan:  # fmt: skip
-    """The plan of one seed of an exploration. draw_settings: those that `plan` does not have. draw_producers: where
-    workload, client and acks leave a choice."""
-    changes: dict[str, Any] = {"run": f"s{seed}", "seed": seed}
-    if draw_settings:
-        changes["settings"] = _settings(seed, plan.settings, registry.make_target(plan.target).draws())
-    if draw_latency:
-        changes["latency_ms"] = Random(f"{seed}/latency").choice(_LATENCIES_MS)
-    if draw_producers and plan.has_choice_of_producers():
-        changes["producers"] = Random(f"{seed}/producers").choice(_PRODUCERS)
-    if draw_order:
-        changes["task_order"] = Random(f"{seed}/task order").choice(_ORDERS)
-    return plan.model_copy(update=changes)
+#: Fields of a plan that seeds may draw.
+DRAWN: Final = ("settings", "latency_ms", "producers", "task_order")
+
+
+@dataclass(frozen=True)
+class Swarm:
+    """Makes of the plan of an exploration that of a seed. drawn: of DRAWN, the fields that a seed draws: of `settings`
+    those that the plan does not have, `producers` where workload, client and acks leave a choice."""
+
+    drawn: Collection[str] = DRAWN
+
+    def __call__(self, plan: Plan, seed: int) -> Plan:
+        changes: dict[str, Any] = {"run": f"s{seed}", "seed": seed}
+        if "settings" in self.drawn:
+            changes["settings"] = _settings(seed, plan.settings, registry.make_target(plan.target).draws())
+        if "latency_ms" in self.drawn:
+            changes["latency_ms"] = Random(f"{seed}/latency").choice(_LATENCIES_MS)
+        if "producers" in self.drawn and plan.has_choice_of_producers():
+            changes["producers"] = Random(f"{seed}/producers").choice(_PRODUCERS)
+        if "task_order" in self.drawn:
+            changes["task_order"] = Random(f"{seed}/task order").choice(_ORDERS)
+        return plan.model_copy(update=changes)
 
 
 def _settings(seed: int, given: Mapping[str, str], draws: Draws) -> dict[str, str]:

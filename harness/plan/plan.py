@@ -180,6 +180,10 @@ class Plan(BaseModel):
             yield f"--target {self.target} works only in {' and '.join(sorted(target.runtimes))}, and not in {self.on}"
         if self.bug is not None and not target.bugs():
             yield f"--bug {self.bug}: target {self.target} has no bugs to switch on"
+        elif self.bug is not None and not _is_of(self.bug, target):
+            for other in registry.targets():
+                if _is_of(self.bug, other):
+                    yield f"--bug {self.bug} is of target {other.name}, not {self.target}; give --target {other.name}"
         if self.mutant is not None and self.on != "simulation":
             yield f"--mutant {self.mutant} changes the code of simulated nodes, and these run in {self.on}"
         for name in _OPTIONS:
@@ -422,6 +426,10 @@ _ALWAYS_SHOWN = {"on", "strike", "time_limit", "seed"}
 def flag(field: str) -> str:
     """The command-line flag of a field of Plan."""
     return "--" + field.replace("_", "-")
+
+
+def _is_of(bug: str, target: Target) -> bool:
+    return any(id_ == bug for id_, _, _ in target.bugs())
 
 
 def make_plan(**fields: Any) -> Plan:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
@@ -86,12 +86,20 @@ def build(nemeses: Mapping[str, Nemesis], seed: int, time_limit: float, pace: Pa
 
 
 def check_room(
-    nemeses: Mapping[str, Nemesis], schedule: Schedule, time_limit: float, layout: Layout, pace: Pace = Pace()
-) -> None:
-    """Raises BadArguments naming the first of the nemeses of which too little is planned, and what it takes."""
-    planned = Counter(fault.composite or fault.nemesis for fault in schedule)
+    nemeses: Mapping[str, Nemesis], schedules: Iterable[Schedule], time_limit: float, layout: Layout,
+    pace: Pace = Pace(),
+) -> None:  # fmt: skip
+    """schedules: of a run, or of several of which one at least is to have each nemesis. Raises BadArguments naming the
+    first of the nemeses of which too little is planned, and what it takes."""
+    # A user's own nemesis may be older.
+    steps = {name: nemesis.steps(layout) if hasattr(nemesis, "steps") else 1 for name, nemesis in nemeses.items()}
+    planned = Counter[str]()  # the most of any
+    for schedule in schedules:
+        planned |= Counter(fault.composite or fault.nemesis for fault in schedule)
+        if all(planned[name] >= needed for name, needed in steps.items()):
+            return
     for name, nemesis in nemeses.items():
-        needed = nemesis.steps(layout) if hasattr(nemesis, "steps") else 1  # a user's own may be older
+        needed = steps[name]
         if planned[name] < needed:
             longer = (factor * time_limit for factor in _LONGER)
             enough = next((each for each in longer if len(build({name: nemesis}, 0, each, pace)) >= needed), None)

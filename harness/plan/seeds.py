@@ -44,5 +44,5 @@ def part_of(seeds: Sequence[int], shard: str) -> list[int]:
     if not 1 <= number <= count:
         raise BadArguments(f"--shard {shard!r} is no part of several; valid is e.g. 2/4, the second of four")
     if count > len(seeds):
-        raise BadArguments(f"--shard {shard}: --seeds names {len(seeds):,}, which make at most as many parts")
+        raise BadArguments(f"--shard {shard}: {len(seeds):,} seeds make at most as many parts")
     return list(seeds[number - 1 :: count])

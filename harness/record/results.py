@@ -67,12 +67,10 @@ def create(
             try:
                 directory.mkdir(mode=_MODE)
             except FileExistsError:
-                if results.is_dir():
-                    continue
-                raise
+                continue
             return directory
     except OSError as error:
-        raise BadArguments(f"no run can be saved under {results}: {error.strerror or error}") from None
+        raise _cannot_save(results, error) from None
     raise BadArguments(f"{results} holds a thousand runs named {name}; give another --results")
 
 
@@ -93,8 +91,13 @@ def _create_named(results: Path, name: str) -> Path:
     except FileExistsError:
         raise BadArguments(f"{results / name} is there already; give another --run-name, or remove it") from None
     except OSError as error:
-        raise BadArguments(f"no run can be saved under {results}: {error.strerror or error}") from None
+        raise _cannot_save(results, error) from None
     return results / name
+
+
+def _cannot_save(results: Path, error: OSError) -> BadArguments:
+    why = "it is no directory" if results.exists() and not results.is_dir() else error.strerror or error
+    return BadArguments(f"no run can be saved under {results}: {why}")
 
 
 def remove_unbegun(directory: Path) -> None:

@@ -48,7 +48,8 @@ PROPERTIES = {
     "LeaderCandidateCompleteness": "Who may be elected has everything that leaders of earlier epochs had committed.",
     "ReplicationQuorumSuperset": "A leader counts on everybody in the ISR: within its epoch nobody is added whom it "
     "has not proposed.",
-    "StrongIsr": "A member of the ISR never cuts off what its leader has committed counting on it.",
+    "StrongIsr": "A member of the ISR never cuts off what its leader has committed counting on it; in simulation also: "
+    "what a leader takes a follower to hold, it holds.",
     "UncleanExclusion": "Who comes back from an unclean shutdown may not be elected until it has joined the ISR again.",
     "LeaderAppendOnly": "While it leads, a leader’s log never shrinks.",
     "HighWatermarkMonotonicity": "While it leads, a leader’s high watermark never falls; none lies past its log’s end.",
@@ -126,6 +127,10 @@ PROPERTIES = {
     "QuorumState": "quorum-state can be read, is no older than the metadata log, and no epoch has two leaders; in "
     "simulation also: a voter’s epoch and vote are in it, durably, before anybody hears of them.",
     "MetaProperties": "Nodes are of one cluster, each under its own id, no two with the same directory.",
+    "LogMatching": "A batch with the same leader epoch and offset is the same on all replicas, at all times.",
+    "NoCommittedRecordLostGlobally": "The log of some replica begins with all that was committed.",
+    "ConsistentRead": "Whoever takes itself for a leader shows below its high watermark what is committed.",
+    "Hang": "A run comes to its end.",
 }
 
 

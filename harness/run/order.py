@@ -142,7 +142,7 @@ def _absolute(name: str, value: Any) -> Any:
 def _faults(nemeses: Mapping[str, Nemesis], plan: Plan, file: Path | None) -> Schedule:
     if file is None:
         faults = schedules.build(nemeses, plan.seed, plan.time_limit, plan.pace)
-        schedules.check_room(nemeses, faults, plan.time_limit, plan, plan.pace)
+        schedules.check_room(nemeses, [faults], plan.time_limit, plan, plan.pace)
         return faults
     parts = registry.make_nemeses(schedule_file.parts_in(file), plan.acks, plan.timing)
     return schedule_file.read(file, parts, plan.seed, plan.time_limit, plan.node_names)

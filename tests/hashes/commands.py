@@ -82,7 +82,7 @@ _TIME = r"\d[\d,.]*"
 _VARIES: Final = (
     (re.compile(r"\d{8}T\d{6}(-\d+)?"), "<date>"),
     (re.compile(rf"{_TIME} seeds an hour"), "<rate> seeds an hour"),
-    (re.compile(rf"simulated in {_TIME} s"), "simulated in <time>"),
+    (re.compile(rf"(simulated|judged) in {_TIME} s"), r"\1 in <time>"),
     (re.compile(r"(python|chaos) \d+\.\d+[\w.+-]*"), r"\1 <version>"),
 )
 #: What comes as often as there is time for it.

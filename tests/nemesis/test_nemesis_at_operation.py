@@ -15,8 +15,8 @@ from cluster_image.storage import Log, StorageError, segment
 from cluster_image.storage.disk import LocalDisk, ProcessDied
 from cluster_image.storage.records import build_batch
 from harness.errors import BadArguments
-from harness.explore import swarm
 from harness.explore.simulate import simulate
+from harness.explore.swarm import Swarm
 from harness.plan import registry
 from harness.plan.plan import Plan
 from harness.plan.schedule import Fault
@@ -220,7 +220,7 @@ def test_regression_a_sync_that_failed_before_the_start(believed: str, monkeypat
         monkeypatch.setattr(segment, "believe_the_disk", lambda file: None)
     plan = Plan(run="r", on="simulation", nemesis=("disk:error-once:what=fsync",), rate=40.0, time_limit=30.0)
     plan = plan.model_copy(update={"partitions": 4, "concurrency": 2})
-    violation = simulate(swarm.plan_of(plan, 13, draw_settings=True, draw_latency=True)).violation
+    violation = simulate(Swarm(("settings", "latency_ms"))(plan, 13)).violation
     assert (violation and violation.property) == (None if believed == "disk" else "FlushedOffset")
 
 

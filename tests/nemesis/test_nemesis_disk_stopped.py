@@ -11,8 +11,8 @@ import pytest
 from checkers.inside.kraft.simulated.durability import DurabilityOracle
 from cluster_image.kraft.controller import rules
 from cluster_image.storage.checkpoints import CLEAN_SHUTDOWN_FILE
-from harness.explore import swarm
 from harness.explore.simulate import Simulated, simulate
+from harness.explore.swarm import Swarm
 from harness.plan.plan import Plan
 from harness.plan.schedule import Fault
 from harness.runtimes.simulation.disk.disk import SimulatedDisk
@@ -124,7 +124,7 @@ def test_the_epoch_in_the_file_gives_an_older_copy_away(compared: bool, monkeypa
     nemesis = ("disk:restored:copy=stopped", "kill:minority")
     plan = Plan(run="r", on="simulation", nemesis=nemesis, rate=40.0, time_limit=30.0)
     plan = plan.model_copy(update={"partitions": 4, "concurrency": 2})
-    violation = simulate(swarm.plan_of(plan, 9, draw_settings=True, draw_latency=True)).violation
+    violation = simulate(Swarm(("settings", "latency_ms"))(plan, 9)).violation
     assert (violation and violation.property) == (None if compared else "LeaderCandidateCompleteness")
 
 
@@ -136,6 +136,6 @@ def test_bits_that_nobody_has_read_yet_are_nobodys_fault(seed: int) -> None:
         partitions=4, concurrency=2, delete_records=1.0, time_limit=30.0, strike="leaders",
         settings={"log.segment.bytes": "1024"},
     )  # fmt: skip
-    drawn = swarm.plan_of(plan, seed, draw_settings=True, draw_latency=True, draw_producers=True, draw_order=True)
+    drawn = Swarm()(plan, seed)
     done = simulate(drawn)
     assert done.violation is None and not done.crash and done.judge()["verdict"] == "pass"

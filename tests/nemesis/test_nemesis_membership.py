@@ -496,7 +496,7 @@ def test_runs_repeat_themselves_and_pass_among_other_faults() -> None:
 def test_a_topic_that_is_made_while_a_replacement_ends_is_moved_off_it() -> None:
     """Its replica there was nobody's any more, and its ISR never whole again: an exploration of `--nemesis all`."""
     options = "--nemesis all --brokers 4 --time-limit 30 --short-lived-topics 2 --delete-records 5"
-    plan, plan_of = planned(read_options(options), 0)
+    plan, plan_of = planned(read_options(options))
     done = simulate(plan_of(plan, 165))
     assert (done.violation, done.crash) == (None, "")
     assert any(fault.nemesis == "membership:new-id" for fault in done.schedule)

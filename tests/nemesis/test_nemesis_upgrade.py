@@ -191,8 +191,8 @@ def test_a_time_limit_that_is_too_short_for_all_steps_is_refused() -> None:
     )
     nemeses: Any = {"membership:upgrade": Upgrade()}
     with pytest.raises(BadArguments, match=r"of the 8 steps of membership:upgrade fit into .* give a longer one"):
-        schedules.check_room(nemeses, schedules.build(nemeses, 1, 40, plan.pace), 40, plan, plan.pace)
-    schedules.check_room(nemeses, schedules.build(nemeses, 1, 120, plan.pace), 120, plan, plan.pace)
+        schedules.check_room(nemeses, [schedules.build(nemeses, 1, 40, plan.pace)], 40, plan, plan.pace)
+    schedules.check_room(nemeses, [schedules.build(nemeses, 1, 120, plan.pace)], 120, plan, plan.pace)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from harness.errors import BadArguments
-from harness.explore import swarm
 from harness.explore.simulate import Simulated, simulate
+from harness.explore.swarm import Swarm
 from harness.plan import plan_file
 from harness.plan.plan import Plan, make_plan
 from workloads.clients.kio.reading import Reader
@@ -158,7 +158,6 @@ def test_what_makes_no_sense(fields: dict[str, Any], message: str) -> None:
 )  # fmt: skip
 def test_a_cluster_is_healed_that_has_got_topics_meanwhile(seed: int, fields: dict[str, Any]) -> None:
     more = {"strike": "leaders", "rate": 40, "time_limit": 30.0, "short_lived_topics": 1.0, "must_take_effect": "any"}
-    drawn = dict.fromkeys(("draw_settings", "draw_latency", "draw_producers", "draw_order"), True)
-    done = simulate(swarm.plan_of(plan(**fields, **more), seed, **drawn))
+    done = simulate(Swarm()(plan(**fields, **more), seed))
     assert (done.crash, done.violation, list(done.problems)) == ("", None, [])
     assert done.judge()["verdict"] == "pass", done.judge()["reason"]

@@ -112,6 +112,7 @@ def check(
     left_out: list[str] = []
     sources = find(paths, results_directory, left_out.append)
     asked = Asked(workload, keyed, plan, spark_ui_port)
+    explored = _parts(sources)
 
     console = Terminal()
     outcomes: list[Outcome] = []
@@ -132,33 +133,45 @@ def check(
                 if as_json:
                     progress.settle()
                     say_json(as_dict(outcome))
-    explored = _parts(sources)
     if not as_json:
         if len(outcomes) == 1:
             print_one(console, outcomes[0])
         else:
             print_many(console, outcomes, explored=bool(explored))
-    return _judge_together(explored, outcomes, Terminal(stderr=as_json)) if explored else worst(outcomes)
+    if not explored:
+        return worst(outcomes)
+    return _judge_together(explored, outcomes, Terminal(stderr=as_json), _directories(sources))
 
 
 def _parts(sources: Sequence[HistorySource]) -> Sequence[Part]:
-    """What the explorations among these say of themselves; nothing where something else is among them, too."""
+    """What the explorations among these say of themselves; nothing where something else is among them, too. Raises
+    BadArguments."""
     from harness.explore import parts
 
-    directories = [source.path.parent for source in sources if source.kind == "dataset"]
-    if len(directories) < len(sources) or not all((each / parts.FILE).exists() for each in directories):
+    if any(source.kind != "dataset" for source in sources):
         return ()
-    return [parts.read(each) for each in directories]
+    found = [parts.read(each) for each in _directories(sources) if (each / parts.FILE).exists()]
+    for each in found:
+        each.failing()  # what cannot be read is told now, and not after the judging
+    return found
 
 
-def _judge_together(explored: Sequence[Part], outcomes: Sequence[Outcome], console: Terminal) -> ExitCode:
-    """As chaos explore judges one: runs of which nothing can be said as nothing happened in them do no harm."""
+def _directories(sources: Sequence[HistorySource]) -> Sequence[Path]:
+    return [source.path.parent for source in sources]
+
+
+def _judge_together(
+    explored: Sequence[Part], outcomes: Sequence[Outcome], console: Terminal, directories: Sequence[Path]
+) -> ExitCode:
+    """As chaos explore judges one: runs of which nothing can be said as nothing happened in them do no harm.
+    directories: those of `explored`, and others that do not say what they are."""
     from rich.text import Text
 
     from harness.explore import parts
     from harness.record.judging import worst
 
-    joined = parts.join(explored)
+    known = {each.directory for each in explored}
+    joined = parts.join(explored, [each for each in directories if each not in known])
     for line in joined.lines:
         console.print(Text(line))
     if (code := worst([each for each in outcomes if not _is_vacuous(each)])) not in (ExitCode.PASS, ExitCode.UNKNOWN):

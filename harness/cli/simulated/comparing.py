@@ -48,7 +48,7 @@ def compare(
             tell(f"{search.subject}, {how}, seeds from {search.source.seeds[0]}: {found}")
             _keep(directory, compared := _of_bugs(*wanted))
         if states:
-            plan, plan_of = planned(read_options(EXPLORED), 0)
+            plan, plan_of = planned(read_options(EXPLORED))
             without, with_guide = (
                 comparing.states_of(of(plan, plan_of, range(states)), workers, directory / name)
                 for name, of in (("random", seeds_of), ("guided", guide_of))
@@ -60,7 +60,8 @@ def compare(
     else:
         for line in comparing.markdown(compared):
             say(line)
-    return ExitCode.PASS if all(each.met is not False for each in compared) else ExitCode.UNKNOWN
+        say(str(directory / FILE))
+    return ExitCode.PASS if all(each.holds for each in compared) else ExitCode.UNKNOWN
 
 
 def _of_bugs(random: Mapping[str, Sequence[Search]], guided: Mapping[str, Sequence[Search]]) -> list[Compared]:

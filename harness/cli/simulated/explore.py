@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -138,19 +138,19 @@ def explore(
 
     given = named_by_user(context)
     whole = numbers = parse_seeds(seeds) if every is None or "seeds" in given else [0]
+    check_workers(workers)
+    systematic.check(every, of, given, len(whole), step, most, depth)
     if shard is not None:
         numbers = part_of(numbers, shard)
-    check_workers(workers)
-    systematic.check(every, of, given, len(numbers), step, most, depth)
     if every is not None:
         limit = {} if "time_limit" in given else {"time_limit": systematic.TIME_LIMIT_S}
-        plan, plan_of = planned({**context.params, **limit, "nemesis": "kill"}, numbers[0])
+        plan, plan_of = planned({**context.params, **limit, "nemesis": "kill"}, numbers)
         return _strike_everywhere(plan_of(plan, numbers[0]), context.params)
-    plan, plan_of = planned(context.params, numbers[0])
+    plan, plan_of = planned(context.params, whole)
     if corpus is not None and not guided:
         raise BadArguments("--corpus is of runs that are changed, and needs --guided")
     if resume:
-        numbers = _left(resume, plan, numbers, guided)
+        numbers = _left(resume, plan, plan_of.drawn, numbers, guided)
     check_reachable()
 
     from harness.explore.exploration import explore as explore_seeds
@@ -169,6 +169,7 @@ def explore(
                 source,
                 results_directory,
                 of=whole,
+                drawn=plan_of.drawn,
                 workers=workers,
                 until_failure=until_failure,
                 stop=asked,
@@ -186,7 +187,9 @@ def explore(
     return found.exit_code
 
 
-def _left(resumed: Sequence[Path], plan: Plan, numbers: Sequence[int], guided: bool) -> list[int]:
+def _left(
+    resumed: Sequence[Path], plan: Plan, drawn: Collection[str], numbers: Sequence[int], guided: bool
+) -> list[int]:  # fmt: skip
     """Raises BadArguments."""
     from harness.explore.parts import left
 
@@ -194,7 +197,7 @@ def _left(resumed: Sequence[Path], plan: Plan, numbers: Sequence[int], guided: b
         raise BadArguments(
             "--resume: runs of a guided exploration are made of others; give its --corpus, and new seeds"
         )
-    if not (found := left(resumed, plan, numbers)):
+    if not (found := left(resumed, plan, numbers, drawn)):
         together = " ".join(map(str, resumed))
         raise BadArguments(f"--resume: all {len(numbers):,} seeds were simulated; chaos check {together} judges them")
     return found

@@ -33,6 +33,8 @@ FILE: Final = "mutants.json"
 _WRITER: Final = "chaos prove --mutants"
 #: Of no more it is not asked first which runs come to them.
 FEW: Final = 10
+#: Such runs.
+_TOLD_EVERY: Final = 20
 #: Seconds that a run of theirs may take, of which some never end; others of this kind take a few.
 LIMIT_S: Final = 100.0
 
@@ -74,7 +76,7 @@ def measure(
         for line in mutation.summary(every):
             say(line)
         say(str(directory / FILE))
-    return ExitCode.PASS if all(each.outcome != "survived" for each in every) else ExitCode.UNKNOWN
+    return ExitCode.PASS if all(each.outcome in ("killed", "equivalent") for each in every) else ExitCode.UNKNOWN
 
 
 def _chosen(ids: Sequence[str]) -> Sequence[Chosen]:
@@ -101,7 +103,7 @@ def _measured(
 
     def plan_of(options: str, seed: int) -> Plan:
         if options not in explorations:
-            plan, of_seed = planned(read_options(options), 0)
+            plan, of_seed = planned(read_options(options))
             explorations[options] = partial(of_seed, plan)
         return explorations[options](seed)
 
@@ -110,7 +112,7 @@ def _measured(
     left = [each for each in chosen if each.mutant.id not in done]
     with Progress() as progress:
         tell: Callable[[str], object] = (lambda line: None) if quiet else progress.say
-        reached = _reached(left, plan_of, runs, workers) if len(left) > FEW else None
+        reached = _reached(left, plan_of, runs, workers, tell) if len(left) > FEW else None
         searches = [mutation.search_for(each, plan_of, runs, budget, reached) for each in left]
         nowhere = [search for search in searches if search.ended]
         somewhere = [search for search in searches if not search.ended]
@@ -124,16 +126,25 @@ def _measured(
             yield measured
 
 
-def _reached(chosen: Sequence[Chosen], plan_of: Callable[[str, int], Plan], runs: int, workers: int) -> ReachedByRun:
+def _reached(
+    chosen: Sequence[Chosen], plan_of: Callable[[str, int], Plan], runs: int, workers: int,
+    tell: Callable[[str], object],
+) -> ReachedByRun:  # fmt: skip
     """What the runs come to that these mutants are searched for in, by exploration and seed."""
     from harness.explore.proofs.mutation import explored, reached_by
-    from harness.explore.proofs.pool import processes
+    from harness.explore.proofs.pool import in_order, processes
 
     mutants = [each.mutant for each in chosen]
     wanted = explored(chosen, runs)
+    tell(f"first, to which of {len(mutants)} mutants {len(wanted)} runs of the code as it is come")
+    reached = {}
     with processes(workers) as pool:
-        found = pool.map(partial(reached_by, mutants=mutants), [plan_of(*each) for each in wanted])
-        return dict(zip(wanted, found, strict=True))
+        found = in_order(pool, partial(reached_by, mutants=mutants), [plan_of(*each) for each in wanted])
+        for each, of_run in zip(wanted, found, strict=True):
+            reached[each] = of_run
+            if len(reached) % _TOLD_EVERY == 0:
+                tell(f"{len(reached)} of {len(wanted)} of these runs")
+    return reached
 
 
 def _measured_before(directory: Path, mutants: Mapping[str, Mutant]) -> dict[str, Measured]:

@@ -11,13 +11,15 @@ from harness.cli.options import administration
 
 if TYPE_CHECKING:
     from harness.explore.source import Seeds
+    from harness.explore.swarm import Swarm
     from harness.plan.plan import Plan
 
 
-def planned(given: Mapping[str, Any], first: int) -> tuple[Plan, Callable[[Plan, int], Plan]]:
+def planned(given: Mapping[str, Any], seeds: Sequence[int] = (0,)) -> tuple[Plan, Swarm]:
     """What its options make of an exploration: the plan of all its runs, and what a seed makes of it. given: by names
-    of explore's parameters. first: of its seeds. Raises BadArguments."""
-    from harness.explore import swarm
+    of explore's parameters. seeds: of the whole exploration, of which one at least is to have each nemesis. Raises
+    BadArguments."""
+    from harness.explore.swarm import DRAWN, Swarm
     from harness.plan import registry
     from harness.plan import schedule as schedules
     from harness.plan.feasible import check_targets
@@ -30,7 +32,7 @@ def planned(given: Mapping[str, Any], first: int) -> tuple[Plan, Callable[[Plan,
     registry.load(registry.WORKLOADS, given["workload"])
     chosen = {name: given[name] for name in ("latency_ms", "producers", "task_order") if given[name] is not None}
     plan = make_plan(
-        run="explore", on="simulation", nemesis=wanted, seed=first,
+        run="explore", on="simulation", nemesis=wanted, seed=seeds[0],
         strike=given["strike"] or registry.preferred_targets(nemeses),
         must_take_effect="none" if given["allow_vacuous"] else "any",
         settings=parse_settings(given["settings"] or (), tested),
@@ -39,13 +41,10 @@ def planned(given: Mapping[str, Any], first: int) -> tuple[Plan, Callable[[Plan,
     )  # fmt: skip
     check_targets(nemeses, plan)
     schedules.check_room(
-        nemeses, schedules.build(nemeses, first, plan.time_limit, plan.pace), plan.time_limit, plan, plan.pace
-    )
-    vary = given["vary"]
-    return plan, partial(
-        swarm.plan_of, draw_settings=vary, draw_latency=vary and "latency_ms" not in chosen,
-        draw_producers=vary and "producers" not in chosen, draw_order=vary and "task_order" not in chosen,
+        nemeses, (schedules.build(nemeses, seed, plan.time_limit, plan.pace) for seed in seeds[:_LOOKED_AT]),
+        plan.time_limit, plan, plan.pace,
     )  # fmt: skip
+    return plan, Swarm([name for name in DRAWN if name not in chosen] if given["vary"] else ())
 
 
 def seeds_of(plan: Plan, plan_of: Callable[[Plan, int], Plan], numbers: Sequence[int]) -> Seeds:
@@ -55,6 +54,8 @@ def seeds_of(plan: Plan, plan_of: Callable[[Plan, int], Plan], numbers: Sequence
     return Seeds(partial(plan_of, plan), numbers)
 
 
+#: Of the seeds of an exploration, to find one with room for each nemesis; mostly the first has.
+_LOOKED_AT: Final = 100
 #: Options whose values are a plan's as they are.
 _AS_THEY_ARE: Final = (
     "target", "workload", "time_limit", "rate", "concurrency", "acks", "partitions", "replication_factor",

@@ -163,7 +163,7 @@ def _subjects(ids: Sequence[str], guided: bool, corpus: Path | None) -> Sequence
     found = []
     for id_ in ids or there:
         target, options, title = there[id_]
-        plan, plan_of = planned({**read_options(options), "bug": id_, "target": target}, 0)
+        plan, plan_of = planned({**read_options(options), "bug": id_, "target": target})
         source = partial(guide_of, begin=begin) if guided else seeds_of
         found.append(Subject(id_, title, target, options, partial(source, plan, plan_of)))
     return found
@@ -171,14 +171,14 @@ def _subjects(ids: Sequence[str], guided: bool, corpus: Path | None) -> Sequence
 
 def _repeat_pinned(ids: Sequence[str], workers: int, as_json: bool) -> int:
     from harness.explore.proofs.pinned import chosen, repeat
-    from harness.explore.proofs.pool import processes
+    from harness.explore.proofs.pool import in_order, processes
 
     kept = chosen(ids)
     if lacking := [id_ for id_ in ids if id_ not in {each.id for each in kept}]:
         raise BadArguments(f"no smallest run of {lacking[0]} is kept")
     repeated = []
     with processes(workers) as pool:
-        for each in pool.map(repeat, kept):
+        for each in in_order(pool, repeat, kept):
             repeated.append(each)
             if not as_json:
                 said = "" if each.holds else f"  NOT AS KEPT ({each.pinned.broken}): {each.reason}"

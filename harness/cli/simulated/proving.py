@@ -50,14 +50,15 @@ class Asked:
         """By the options' names, those that figures depend on."""
         return {
             "--budget": self.budget, "--searches": self.searches, "--most-runs": self.most_runs,
-            "--guided": self.guided, "--corpus": None if self.corpus is None else str(self.corpus),
+            "--shrinking": self.shrinking, "--guided": self.guided,
+            "--corpus": None if self.corpus is None else str(self.corpus),
         }  # fmt: skip
 
     def command(self) -> str:
         words = ["chaos prove", *self.ids, *(["--guided"] if self.guided else [])]
         words += [] if self.corpus is None else ["--corpus", str(self.corpus)]
-        figures = f"--budget {self.budget:g} --searches {self.searches} --most-runs {self.most_runs}"
-        return " ".join([*words, figures])
+        words += [f"--budget {self.budget:g}", f"--searches {self.searches}", f"--most-runs {self.most_runs}"]
+        return " ".join([*words, f"--shrinking {self.shrinking}"])
 
 
 def search_for_bugs(

@@ -114,7 +114,8 @@ def shrink(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
     results_directory: ResultsOption = Path("results"),
 ) -> int:
-    """Make a simulated run that fails as small as it can be, and tell its story."""
+    """Make a simulated run that fails as small as it can be, tell its story, and keep it beside that run, as
+    RUN-shrunk."""
     directory = results.find(name, results_directory)
     check_workers(workers)
     if not 1 <= budget <= MAX_BUDGET:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from harness.cli.simulated import systematic
+from harness.report import words
 from harness.report.terminal import Terminal
 from harness.run.interrupt import SIGNALS
 
@@ -114,8 +115,8 @@ def _summary(found: Exploration) -> Iterator[str]:
     if found.runs < found.asked:
         counts[0] = f"{found.runs:,} of {found.asked:,} runs"
     yield (
-        f"{', '.join(counts)}; {found.simulated_s:,.0f} s simulated in {found.wall_s:,.1f} s, "
-        f"{found.seeds_an_hour:,.0f} seeds an hour"
+        f"{', '.join(counts)}; {found.simulated_s:,.0f} s simulated in {found.simulate_s:,.1f} s, "
+        f"{found.seeds_an_hour:,.0f} seeds an hour, judged in {found.judge_s:,.1f} s"
     )
     if (states := found.states).get("distinct"):
         new = f"; {states['new']:,} new in the last {states['last_runs']:,} runs"  # in all of them they are all new
@@ -131,7 +132,8 @@ def _summary(found: Exploration) -> Iterator[str]:
     for problem in found.problems:
         yield f"  problem   {problem}"
     if found.runs < found.asked and not found.guided:
-        yield f"  stopped   the same command goes on with --resume {found.directory}"
+        left = words.plural(found.asked - found.runs, "seed")
+        yield f"  left      {left}: the same command with --resume {found.directory}"
     yield f"  all of it {found.directory}"
     from harness.record.catalog.groups import PAGES
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from harness.explore.coverage import States
 from harness.explore.proofs.search import RUN_LIMIT_S, Search
@@ -23,43 +23,63 @@ OF_RUNS: Final = 0.5
 OF_STATES: Final = 1.5
 
 
+class Figure(NamedTuple):
+    """more: it is more than `value`; by how much is not known."""
+
+    value: float
+    more: bool = False
+
+    def __str__(self) -> str:
+        return f"more than {self.value:,.0f}" if self.more else f"{self.value:,.0f}"
+
+
 @dataclass(frozen=True)
 class Compared:
-    """what: a bug's id, or which states. random, guided: medians of runs (infinite: most searches have not found it),
-    or states. aim: None where none applies."""
+    """what: a bug's id, or which states. random, guided: medians of runs, or states. aim: None where none applies. met:
+    None also where that cannot be told."""
 
     what: str
-    random: float
-    guided: float
+    random: Figure
+    guided: Figure
     aim: str | None
     met: bool | None
+
+    @property
+    def holds(self) -> bool:
+        return self.aim is None or bool(self.met)
 
     def as_dict(self) -> dict[str, Any]:
         told = {"random": self.random, "guided": self.guided}
         return {
             "what": self.what, "aim": self.aim, "met": self.met,
-            **{name: None if math.isinf(value) else value for name, value in told.items()},
+            **{name: None if figure.more else figure.value for name, figure in told.items()},
+            **{f"{name}_more_than": figure.value if figure.more else None for name, figure in told.items()},
         }  # fmt: skip
 
 
 def of_bug(id_: str, random: Sequence[Search], guided: Sequence[Search]) -> Compared:
     """Searches that have ended."""
     before, now = _median(random), _median(guided)
-    if before <= FEW_RUNS:
+    if before.value <= FEW_RUNS and not before.more:
         return Compared(id_, before, now, None, None)
-    met = now <= OF_RUNS * before and not math.isinf(now)
-    return Compared(id_, before, now, "at most half the runs", met)
+    # More than half of what random exploring takes at least may still be half of what it takes.
+    missed = None if before.more else False
+    met = now.value <= OF_RUNS * before.value and not now.more
+    return Compared(id_, before, now, "at most half the runs", met or missed)
 
 
-def _median(searches: Sequence[Search]) -> float:
-    return statistics.median_low(each.runs if each.found else math.inf for each in searches)
+def _median(searches: Sequence[Search]) -> Figure:
+    """Of a search that has found nothing only a bound is known."""
+    found = statistics.median_low(each.runs if each.found else math.inf for each in searches)
+    return Figure(statistics.median_low(each.runs for each in searches), more=math.isinf(found))
 
 
 def of_states(random: Mapping[str, int], guided: Mapping[str, int], runs: int) -> Iterator[Compared]:
     """random, guided: see coverage.States."""
     for name, what in (("distinct", "states"), ("under_faults", "states under faults")):
         met = guided[name] >= OF_STATES * random[name]
-        yield Compared(f"{what} after {runs} runs", random[name], guided[name], f"at least {OF_STATES:g} times", met)
+        figures = Figure(random[name]), Figure(guided[name])
+        yield Compared(f"{what} after {runs} runs", *figures, f"at least {OF_STATES:g} times", met)
 
 
 def states_of(source: Source, workers: int, logs: Path) -> Mapping[str, int]:
@@ -78,8 +98,9 @@ def markdown(compared: Sequence[Compared]) -> Iterator[str]:
     yield "| | random | guided | guided / random | aim |"
     yield "| --- | --- | --- | --- | --- |"
     for each in compared:
-        ratio = each.guided / each.random if not math.isinf(each.guided + each.random) else math.inf
-        met = "" if each.met is None else f": {'met' if each.met else 'missed'}"
-        numbers = " | ".join("not found" if math.isinf(n) else f"{n:,.0f}" for n in (each.random, each.guided))
-        share = "" if math.isinf(ratio) else f"{ratio:.2f}"
-        yield f"| {each.what} | {numbers} | {share} | {each.aim or f'none: at most {FEW_RUNS} runs'}{met} |"
+        share = "" if each.random.more or each.guided.more else f"{each.guided.value / each.random.value:.2f}"
+        aim = f"none: at most {FEW_RUNS} runs" if each.aim is None else f"{each.aim}: {_MET[each.met]}"
+        yield f"| {each.what} | {each.random} | {each.guided} | {share} | {aim} |"
+
+
+_MET: Final = {True: "met", False: "missed", None: "cannot be told"}

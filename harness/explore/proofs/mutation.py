@@ -53,11 +53,16 @@ class Measured:
     @classmethod
     def by(cls, search: Search, mutant: Mutant, runs: int, reached: int) -> Measured:
         """runs: in how many it was to be found, those included in which it makes none. reached: see above."""
-        found = search.found
+        found, seeds = search.found, search.source.seeds
+        given_up = found is None and search.runs < len(seeds)
+        if found is not None:
+            runs = found.seed + 1
+        elif given_up:
+            runs = seeds[search.runs]  # that of this seed was not made any more
         return cls(
-            mutant, runs if found is None else found.seed + 1, round(search.simulated_s, 1), round(search.wall_s, 1),
+            mutant, runs, round(search.simulated_s, 1), round(search.wall_s, 1),
             None if found is None else str(found), None if found is None else found.message,
-            argued().get(key(mutant), ""), reached, found is None and search.runs < len(search.source.seeds),
+            argued().get(key(mutant), ""), reached, given_up,
         )  # fmt: skip
 
     @classmethod
@@ -71,10 +76,12 @@ class Measured:
 
     @property
     def outcome(self) -> str:
-        """`killed`, `survived`, or `equivalent` as argued."""
+        """`killed`, `survived`, `equivalent` as argued, or `given up`, of which nothing is known."""
         if self.broke is not None:
             return "killed"
-        return "equivalent" if self.argued else "survived"
+        if self.argued:
+            return "equivalent"
+        return "given up" if self.given_up else "survived"
 
     def as_dict(self) -> dict[str, Any]:
         mutant = self.mutant
@@ -173,36 +180,43 @@ def summary(measured: Sequence[Measured]) -> Iterator[str]:
     """Lines: the share that was killed, by operator as well, and those that survived."""
     for name, count in _counts(measured, lambda each: each.mutant.operator).items():
         argued = f", {count['equivalent']} argued equivalent" if count["equivalent"] else ""
-        yield f"{name:12} {count['killed']} of {_judged(count)} killed: {_share(count)}{argued}"
+        given_up = f", {count['given up']} given up" if count["given up"] else ""
+        yield f"{name:12} {count['killed']} of {_judged(count)} killed: {_share(count)}{argued}{given_up}"
     if killed := _properties(measured):
         yield "by " + ", ".join(f"{name} {n}" for name, n in killed)
     for each in measured:
-        if each.outcome == "survived":
+        if each.outcome in ("survived", "given up"):
             mutant = each.mutant
             became = mutant.after or "nothing"
             nowhere = "; no run is another with it" if each.reached == 0 else ""
-            given_up = "; its search was given up" if each.given_up else ""
-            yield f"survived  {mutant.id} (line {mutant.line}): {mutant.before} -> {became}{nowhere}{given_up}"
+            after = f" after {each.runs} runs" if each.given_up else ""
+            yield f"{each.outcome}  {mutant.id} (line {mutant.line}): {mutant.before} -> {became}{nowhere}{after}"
 
 
 def page(measured: Sequence[Measured], when: str, of: int) -> str:
     """Of the documentation, in Markdown. when: the day, and the commit; of: how many were drawn."""
     runs, every = settings()["runs"], _counts(measured, lambda each: each.mutant.module)
     count = every[_ALL]
+    given_up = f", and {count['given up']} were given up before their runs were made" if count["given up"] else ""
     lines = [
         "# Mutants, and which of them exploring finds", "",
         f"Made by `chaos prove --mutants` ({when}): of {of} mutants drawn, {len(measured)} were measured; "
         f"{count['killed']} of {_judged(count)} are killed ({_share(count)}), {count['equivalent']} more are argued to "
-        f"be equivalent. Each was explored for up to {runs} runs ([simulation](simulation.md#how-good-is-it)).", "",
+        f"be equivalent{given_up}. Each was explored for up to {runs} runs "
+        "([simulation](simulation.md#how-good-is-it)).", "",
         *_counted("changed", _counts(measured, lambda each: each.mutant.operator)), "",
         *_counted("module", every), "",
         "Killed by " + ", ".join(f"{name} {n}" for name, n in _properties(measured)) + ".", "",
         "## Those that survive", "",
-        *_changes(measured, "survived", "runs in which it makes a difference", lambda each: str(each.reached)), "",
+        *_changes(measured, "survived", "runs in which it makes a difference", _told_reached), "",
         "## Those that are argued to change nothing", "",
         *_changes(measured, "equivalent", "why", lambda each: each.argued),
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
+
+
+def _told_reached(each: Measured) -> str:
+    return "not asked" if each.reached < 0 else str(each.reached)
 
 
 _ALL: Final = "all"

@@ -6,12 +6,15 @@ import ctypes
 import multiprocessing
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, TypeVar
 
 from harness.explore.workers import TO_ALL, undisturbed
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 #: prctl(2): which signal this process gets when its parent dies.
 _PR_SET_PDEATHSIG: Final = 1
@@ -28,9 +31,16 @@ def processes(number: int) -> Iterator[ProcessPoolExecutor]:
     except BaseException:
         for process in multiprocessing.active_children():
             process.kill()
-        pool.shutdown(wait=False, cancel_futures=True)
+        pool.shutdown()  # what was still to be done fails for want of processes: to cancel it as well is a race
         raise
     pool.shutdown()
+
+
+def in_order(pool: ProcessPoolExecutor, function: Callable[[T], U], of: Iterable[T]) -> Iterator[U]:
+    """As pool.map, which cancels what is left when its iterator goes; that the pool then fails what was cancelled ends
+    in a traceback."""
+    for future in [pool.submit(function, each) for each in of]:
+        yield future.result()
 
 
 def leave_signals_to(parent: int) -> None:

@@ -51,6 +51,9 @@ def test_a_target_has_its_own_bugs() -> None:
     assert all("--target v2 " in options and "v2.leader.epochs=true" in options for _, options, _ in V2().bugs())
     with pytest.raises(ConfigError, match=r"chaos\.bug=M01"):
         config.parse(f"{PROPERTIES}chaos.bug=M01")
-    for target, bug, valid in (("v2", "M01", "V01, "), ("kraft", "V01", "L01, ")):
-        with pytest.raises(ValueError, match=f"--bug: unknown bug '{bug}'; valid are {valid}"):
+    for target, bug, other in (("v2", "M01", "kraft"), ("kraft", "V01", "v2")):
+        with pytest.raises(ValueError, match=f"--bug {bug} is of target {other}, not {target}; give --target {other}"):
             Plan(run="r", on="simulation", target=target, bug=bug)
+    for target, valid in (("v2", "V01, "), ("kraft", "L01, ")):
+        with pytest.raises(ValueError, match=f"--bug: unknown bug 'M99'; valid are {valid}"):
+            Plan(run="r", on="simulation", target=target, bug="M99")

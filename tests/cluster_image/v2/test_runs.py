@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from harness.explore import swarm
 from harness.explore.simulate import Simulated, simulate
 from harness.explore.story import tell
+from harness.explore.swarm import Swarm
 from harness.plan.plan import Plan
 from harness.record.timeline.story import Event
 
@@ -101,5 +101,5 @@ def test_followers_of_idle_partitions_must_not_seem_to_have_stopped(settings: di
 def test_no_seed_draws_settings_that_contradict_each_other() -> None:
     plan = Plan(run="r", on="simulation", target="v2", settings={"v2.idle.checks": "true"})
     for seed in range(300):
-        drawn = swarm.plan_of(plan, seed, draw_settings=True, draw_latency=False)
+        drawn = Swarm("settings")(plan, seed)
         Plan(run="r", on="simulation", target="v2", settings=drawn.settings)

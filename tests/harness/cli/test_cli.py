@@ -175,7 +175,7 @@ def test_runs_that_are_not_there(capfd: pytest.CaptureFixture[str]) -> None:
 def test_results_where_nothing_can_be_saved(capfd: pytest.CaptureFixture[str]) -> None:
     Path("file").write_text("")
     assert chaos("run", "--results", "file") == 254
-    assert "no run can be saved under file" in capfd.readouterr().err
+    assert "no run can be saved under file: it is no directory" in capfd.readouterr().err
 
 
 def test_a_bug_of_ours_gives_no_traceback(components: FakeComponents, capfd: pytest.CaptureFixture[str]) -> None:

@@ -373,8 +373,9 @@ def test_the_table() -> None:
     assert lines[1].split() == ["3", "LeaderCompleteness", "chaos-0", "2.500", "s", *FAILURE.replay.split()]
     assert lines[2].strip() == "broker-1 lacks offset 0"
     assert "log linearizability: lost append" in lines[3] and lines[5].split()[:2] == ["13", "crashed"]
-    assert lines[8].startswith("10 of 20 runs, 8 passed, 2 failed, 1 crashed, 2 unknown; 600 s simulated in 20.0 s, ")
-    assert lines[8].endswith(" 1,800 seeds an hour")
+    assert lines[8].startswith("10 of 20 runs, 8 passed, 2 failed, 1 crashed, 2 unknown; 600 s simulated in 19.0 s, ")
+    assert lines[8].endswith(" 1,895 seeds an hour, judged in 1.0 s")
+    assert "left      10 seeds: the same command with --resume r" in text.getvalue()
     assert lines[9].strip() == "unknown   2: vacuous: no fault (seed 4, 9)"
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.explore import swarm
 from harness.explore.simulate import simulate
+from harness.explore.swarm import Swarm
 from harness.plan.plan import Plan
 
 SIX = ("power-outage", "kill", "pause", "partition", "network", "membership")
@@ -35,7 +35,7 @@ EXPLORED = Plan(run="explore", on="simulation", nemesis=FOUR, strike="leaders", 
 )
 def test_a_seed_that_once_failed_holds(nemeses: tuple[str, ...], seed: int) -> None:
     plan = EXPLORED.model_copy(update={"nemesis": nemeses})
-    done = simulate(swarm.plan_of(plan, seed, draw_settings=True, draw_latency=True))
+    done = simulate(Swarm(("settings", "latency_ms"))(plan, seed))
     assert done.violation is None and not done.crash and not done.problems, (
         done.violation or done.crash or done.problems
     )
@@ -47,7 +47,7 @@ def test_a_broker_that_was_taken_out_with_logs_is_in_no_isr() -> None:
     nemeses = ("membership:add", "power-outage", "kill")
     changes = {"nemesis": nemeses, "partitions": 40, "spare_brokers": 2, "time_limit": 30.0}
     plan = EXPLORED.model_copy(update=changes)
-    done = simulate(swarm.plan_of(plan, 57, draw_settings=True, draw_latency=True))
+    done = simulate(Swarm(("settings", "latency_ms"))(plan, 57))
     assert done.judge()["verdict"] == "pass"
 
 
@@ -57,6 +57,6 @@ def test_a_leader_deletes_what_an_idle_follower_has_deleted_once_that_is_committ
     changes = {"nemesis": nemeses, "delete_records": 3.0, "time_limit": 30.0}
     plan = EXPLORED.model_copy(update=changes)
     done = simulate(
-        swarm.plan_of(plan, 106, draw_settings=True, draw_latency=True, draw_producers=True, draw_order=True)
+        Swarm()(plan, 106)
     )
     assert done.violation is None

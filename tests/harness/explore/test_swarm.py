@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from harness.explore import swarm
+from harness.explore.swarm import Swarm
 from harness.plan import registry
 from harness.plan.plan import Plan
 
@@ -14,7 +14,7 @@ EXPLORED = Plan(run="explore", on="simulation")
 
 
 def drawn(seed: int, plan: Plan = EXPLORED) -> Plan:
-    return swarm.plan_of(plan, seed, draw_settings=True, draw_latency=True)
+    return Swarm(("settings", "latency_ms"))(plan, seed)
 
 
 @pytest.mark.parametrize("target", ["kraft", "v2"])
@@ -43,7 +43,7 @@ def test_what_the_user_has_set_is_not_drawn_and_changes_no_other_draw() -> None:
 
 
 def producers(seed: int, plan: Plan = EXPLORED) -> Plan:
-    return swarm.plan_of(plan, seed, draw_settings=True, draw_latency=True, draw_producers=True)
+    return Swarm(("settings", "latency_ms", "producers"))(plan, seed)
 
 
 def test_producers_are_plain_half_of_the_time_and_change_no_other_draw() -> None:
@@ -61,7 +61,7 @@ def test_producers_are_not_drawn_where_there_is_no_choice(fields: dict[str, str]
 
 def test_tasks_run_in_turn_half_of_the_time_and_their_order_changes_no_other_draw() -> None:
     def ordered(seed: int) -> Plan:
-        return swarm.plan_of(EXPLORED, seed, draw_settings=True, draw_latency=True, draw_order=True)
+        return Swarm(("settings", "latency_ms", "task_order"))(EXPLORED, seed)
 
     found = Counter(ordered(seed).task_order for seed in range(400))
     assert found["fifo"] > 150 and min(found["random"], found["pct"]) > 60 and found.total() == 400

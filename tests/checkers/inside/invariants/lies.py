@@ -7,8 +7,8 @@ from typing import Final
 
 import pytest
 
-from harness.explore import swarm
 from harness.explore.simulate import Simulated, simulate
+from harness.explore.swarm import Swarm
 from harness.plan.plan import Plan
 
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -23,7 +23,7 @@ WITHIN: Final = 40
 
 
 def explored(seed: int, plan: Plan = EXPLORED) -> Simulated:
-    return simulate(swarm.plan_of(plan, seed, draw_settings=True, draw_latency=True, draw_producers=True))
+    return simulate(Swarm(("settings", "latency_ms", "producers"))(plan, seed))
 
 
 def check_found(lies: Lies, lie: str, monkeypatch: pytest.MonkeyPatch, plan: Plan = EXPLORED) -> None:

@@ -13,8 +13,8 @@ from cluster_image.replication.log_manager import LogManager
 from cluster_image.storage.checkpoints import RECOVERY_POINT_FILE, CleanShutdownFile, OffsetCheckpoint
 from cluster_image.storage.log import Log
 from cluster_image.storage.segment import Segment
-from harness.explore import swarm
 from harness.explore.simulate import Simulated, simulate
+from harness.explore.swarm import Swarm
 from harness.plan.plan import Plan
 
 EXPLORED: Final = Plan(
@@ -120,7 +120,7 @@ LIES: Final[Mapping[str, tuple[Patch, Plan, str, int]]] = {
 
 
 def explored(plan: Plan, seed: int) -> Simulated:
-    return simulate(swarm.plan_of(plan, seed, draw_settings=True, draw_latency=True))
+    return simulate(Swarm(("settings", "latency_ms"))(plan, seed))
 
 
 @pytest.mark.parametrize("lie", LIES)

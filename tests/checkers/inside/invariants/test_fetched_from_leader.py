@@ -8,8 +8,8 @@ import pytest
 
 from cluster_image.kraft.broker.replica_manager import ReplicaManager
 from cluster_image.replication.fetcher import Fetcher
-from harness.explore import swarm
 from harness.explore.simulate import simulate
+from harness.explore.swarm import Swarm
 from tests.checkers.inside.invariants.lies import EXPLORED, Lies, check_found
 
 
@@ -53,6 +53,6 @@ def test_a_replica_that_is_gone_and_fetched_is_blamed(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(ReplicaManager, "_remove", lie)
     plan = EXPLORED.model_copy(update={"nemesis": ("kill",), "short_lived_topics": 0.5, "time_limit": 20.0})
-    done = simulate(swarm.plan_of(plan, 1, draw_settings=False, draw_latency=False))
+    done = simulate(Swarm(())(plan, 1))
     assert done.violation is not None and done.violation.property == "FetchedFromLeader", done.violation
     assert "and has no such replica" in str(done.violation)

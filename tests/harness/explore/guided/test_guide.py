@@ -214,7 +214,7 @@ def test_a_corpus_loses_nothing_of_what_an_exploration_that_ends_early_has_not_r
 
 
 def test_runs_of_a_corpus_get_the_bug_that_is_searched_for() -> None:
-    plan, plan_of = planned(read_options("--nemesis kill --bug M01"), 0)
+    plan, plan_of = planned(read_options("--nemesis kill --bug M01"))
     begin = [Job(fresh(seed).plan, fresh(seed).schedule) for seed in (70, 71)]
     guide = guide_of(plan, plan_of, range(10), begin)
     jobs = [next(guide)]

@@ -24,6 +24,20 @@ if __name__ == "__main__":
 """
 
 
+_INTERRUPTED = """
+import time
+from harness.explore.proofs.pool import in_order, processes
+if __name__ == "__main__":
+    try:
+        with processes(2) as pool:
+            for done, _ in enumerate(in_order(pool, time.sleep, [0.05] * 200)):
+                if done == 2:
+                    raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        print("over")
+"""
+
+
 def _there(pid: int) -> bool:
     with suppress(ProcessLookupError):
         os.kill(pid, 0)
@@ -45,3 +59,11 @@ def test_workers_and_theirs_are_gone_with_a_process_that_is_killed(tmp_path: Pat
     while any(map(_there, pids)) and time.monotonic() < until:
         time.sleep(0.05)
     assert not any(map(_there, pids))
+
+
+def test_what_ends_in_the_midst_ends_at_once_and_without_a_word(tmp_path: Path) -> None:
+    script = tmp_path / "interrupted.py"
+    script.write_text(_INTERRUPTED)
+    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "over\n", "")

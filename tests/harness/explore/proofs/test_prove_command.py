@@ -16,7 +16,10 @@ from harness.cli import app as cli
 from harness.explore.proofs import mutation
 from harness.explore.proofs.mutation import sample, settings
 from harness.explore.proofs.pinned import FILE
+from harness.explore.proofs.search import Search
+from harness.explore.source import Seeds
 from harness.plan import registry
+from harness.plan.plan import Plan
 from harness.runtimes.simulation.mutants.places import mutants_of
 
 
@@ -43,7 +46,8 @@ def test_a_bug_is_found_shrunk_repeated_and_gone_without_itself(
     assert [search["runs"] for search in row["searches"]] == [1, 1]
     assert [search["found"]["seed"] for search in row["searches"]] == [0, 1000]
     assert row["smallest"]["repeats"] and row["smallest"]["without"] == "pass" and row["smallest"]["story"]
-    assert "`chaos prove M67 --budget" in page.read_text() and "**M67**" in page.read_text()
+    assert "`chaos prove M67 --budget 300 --searches 2 --most-runs 3 --shrinking 8`" in page.read_text()
+    assert "**M67**" in page.read_text()
     assert json.loads(pin.read_text())["M67"]["broken"] == "QuorumState"
     other = ("M67", "--searches", "1", "--most-runs", "3", "--resume", str(file.parent))
     assert chaos("prove", *other, "--results", str(tmp_path / "other")) == 254
@@ -106,6 +110,20 @@ def test_what_another_wrote_is_refused_at_once(
     assert chaos("prove", "M15", "--pin", str(tmp_path / FILE), "--results", str(tmp_path / "results")) == 254
     assert "is not what chaos prove --pin writes" in capsys.readouterr().err
     assert not (tmp_path / "results").exists()
+
+
+def test_a_search_for_a_mutant_that_was_given_up_has_not_shown_that_it_survives() -> None:
+    (mutant,) = (each.mutant for each in sample(("kraft.broker.rules:may_join_isr:comparison:0",)))
+    search = Search(mutant.id, Seeds.of(Plan(run="r", on="simulation"), [0, 3, 5, 9]), 1.0)
+    search._looked_at = 2
+    measured = mutation.Measured.by(search, mutant, 40, 4)
+    assert (measured.outcome, measured.runs) == ("given up", 5), "of the seeds 0 to 4"
+    assert mutation.Measured.read(measured.as_dict(), mutant) == measured
+    told = list(mutation.summary([measured]))
+    assert told[-1].startswith(f"given up  {mutant.id}") and told[-1].endswith("after 5 runs")
+    assert "all          0 of 0 killed: none, 1 given up" in told
+    page = mutation.page([measured], "today", 1)
+    assert "0 of 0 are killed (none)" in page and "and 1 were given up before their runs were made" in page
 
 
 def test_a_search_for_a_mutant_that_was_given_up_is_made_again(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 from checkers.inside.kraft.simulated.answering.acknowledging import Acknowledging
 from cluster_image.kraft.broker.leadership import Leadership
 from cluster_image.kraft.broker.partition import Partition
-from harness.explore import swarm
 from harness.explore.simulate import simulate
+from harness.explore.swarm import DRAWN, Swarm
 from tests.checkers.inside.invariants.lies import EXPLORED, Lies, check_found
 
 
@@ -60,10 +60,8 @@ def test_a_lie_is_found_by_the_name_of_what_it_breaks(monkeypatch: pytest.Monkey
 )
 def test_who_is_only_late_is_not_blamed(seed: int, update: dict[str, Any]) -> None:
     plan = EXPLORED.model_copy(update=update)
-    more = "settings" in update
-    done = simulate(
-        swarm.plan_of(plan, seed, draw_settings=True, draw_latency=True, draw_producers=more, draw_order=more)
-    )
+    drawn = DRAWN if "settings" in update else ("settings", "latency_ms")
+    done = simulate(Swarm(drawn)(plan, seed))
     assert (done.violation, done.crash) == (None, "")
 
 
