@@ -52,7 +52,7 @@ def test_a_bug_is_found_shrunk_repeated_and_gone_without_itself(
     other = ("M67", "--searches", "1", "--most-runs", "3", "--resume", str(file.parent))
     assert chaos("prove", *other, "--results", str(tmp_path / "other")) == 254
     assert "was made with --searches 2, not 1" in capsys.readouterr().err and not (tmp_path / "other").exists()
-    goes_on = ("M67", "M30", "--searches", "2", "--most-runs", "3", "--workers", "2", "--resume", str(file.parent))
+    goes_on = ("M67", "M30", *asked[1:7], "--workers", "2", "--resume", str(file.parent))
     assert chaos("prove", *goes_on, "--page", str(page), "--results", str(tmp_path / "next")) == 2
     (next_file,) = (tmp_path / "next").glob("*/proofs.json")
     before, after = json.loads(next_file.read_text())["bugs"]
