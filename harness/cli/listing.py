@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
@@ -141,6 +141,8 @@ def _print_runs(directory: Path, name: str | None) -> None:
         rows.append((run_directory.name, str(verdict.get("verdict", "not judged")), str(verdict.get("reason", how))))
     for directory_ in results.list_explorations(directory):
         rows.append((directory_.name, *_of_exploration(results.read_json(directory_ / results.EXPLORATION_FILE))))
+    for directory_ in results.list_sweeps(directory):
+        rows.append((directory_.name, *_of_sweep(results.read_json(directory_ / results.SWEEP_FILE))))
     if rows:
         _print(("run", "verdict", "reason"), rows, name)
     else:
@@ -159,10 +161,25 @@ def _of_exploration(reported: Mapping[str, Any]) -> tuple[str, str]:
     """Verdict and reason. reported: exploration.json; {}: it did not come to its end."""
     if not reported:
         return "not judged", "an exploration that did not come to its end"
-    words: Mapping[Any, str] = {ExitCode.PASS: "pass", ExitCode.FAIL: "fail", ExitCode.UNKNOWN: "unknown"}
     try:
-        word, totals = words.get(reported["exit_code"], "not judged"), reported["totals"]
+        word, totals = _WORDS.get(reported["exit_code"], "not judged"), reported["totals"]
         counts = ", ".join(f"{totals[name]:,} {name}" for name in ("passed", "failed", "unknown"))
         return word, f"an exploration of {totals['runs']:,} seeds: {counts}"
     except (KeyError, TypeError, ValueError):
         return "not judged", f"an exploration whose {results.EXPLORATION_FILE} is damaged"
+
+
+def _of_sweep(reported: Mapping[str, Any]) -> tuple[str, str]:
+    """Likewise, of systematic.json."""
+    try:
+        word = _WORDS.get(reported["exit_code"], "not judged")
+        counts = ", ".join(f"{count:,} {result}" for result, count in reported["results"].items())
+        what = f"--every {reported['every']} --of {reported['of']}"
+        return word, f"{what}: {reported['runs']:,} of {reported['planned']:,} runs: {counts}"
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return "not judged", f"an exploration whose {results.SWEEP_FILE} is damaged"
+
+
+_WORDS: Final[Mapping[Any, str]] = {
+    ExitCode.PASS: "pass", ExitCode.FAIL: "fail", ExitCode.UNKNOWN: "unknown",
+}  # fmt: skip

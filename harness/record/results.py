@@ -147,6 +147,11 @@ def list_explorations(results: Path) -> list[Path]:
     return sorted(path.parent for path in results.glob("*/dataset") if path.is_dir() and not is_run(path.parent))
 
 
+def list_sweeps(results: Path) -> list[Path]:
+    """Explorations that strike everywhere, by name."""
+    return sorted(path.parent for path in results.glob(f"*/{SWEEP_FILE}"))
+
+
 def read_faults(directory: Path, origin: int | None = None) -> list[dict[str, Any]]:
     """The faults of a run in order, as rows of the faults table with `evidence` read, and with `start_s` and `end_s`
     (None: never healed) in seconds since `origin`, that of its verdict: monotonic ns of the first operation. None: as

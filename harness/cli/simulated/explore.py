@@ -214,7 +214,7 @@ def _strike_everywhere(plan: Plan, given: Mapping[str, Any]) -> int:
     with showing() as show, asked_to_stop(show.say) as asked:
         swept = systematic.sweep(
             plan, given["every"], given["of"], given["results_directory"], stop=asked, watch=show.sweep,
-            **{name: given[name] for name in ("step", "most", "depth", "workers")},
+            **{name: given[name] for name in ("step", "most", "depth", "resume", "workers")},
         )  # fmt: skip
     if given["as_json"]:
         say_json(swept.as_dict(), indent=2)

@@ -46,7 +46,6 @@ _OF_MANY: Final = {
     "recovery": "it strikes once; leave --recovery out",
     "guided": "it makes the runs itself; leave it out",
     "corpus": "it makes the runs itself; leave --corpus out",
-    "resume": "it makes a run for each operation; leave --resume out",
     "shard": "it makes a run for each operation; leave --shard out",
     "until_failure": "it ends when every operation was struck; give --most for fewer",
 }
@@ -82,11 +81,12 @@ def check(
 
 def sweep(
     plan: Plan, every: str, of: str, results_directory: Path, *, step: int, most: int | None, depth: int,
-    workers: int | None, stop: Callable[[], bool], watch: Callable[[int, int, int], None],
+    resume: Sequence[Path] | None, workers: int | None, stop: Callable[[], bool],
+    watch: Callable[[int, int, int], None],
 ) -> Swept:  # fmt: skip
-    """plan: of the seed. Raises BadArguments, HarnessFailure."""
+    """plan: of the seed. resume: earlier ones, whose runs are not made again. Raises BadArguments, HarnessFailure."""
     from harness.explore.systematic.points import Sweep
-    from harness.explore.systematic.sweeping import carry_out
+    from harness.explore.systematic.sweeping import before, carry_out
 
     if plan.time_limit < LEAST_TIME_LIMIT_S:
         raise BadArguments(
@@ -94,8 +94,11 @@ def sweep(
             f"{plan.time_limit:g}"
         )
     wanted = Sweep(plan, every, of, depth)  # type: ignore[arg-type]
+    done = {point: ran for each in resume or () for point, ran in before(each, wanted).items()}
     try:
-        return carry_out(wanted, results_directory, step=step, most=most, workers=workers, stop=stop, watch=watch)
+        return carry_out(
+            wanted, results_directory, step=step, most=most, done=done, workers=workers, stop=stop, watch=watch
+        )
     except OSError as error:
         raise HarnessFailure(f"results cannot be written to {results_directory}: {error}") from error
 
@@ -145,4 +148,6 @@ def _summary(swept: Swept) -> Iterator[str]:
     reasons = Counter(each.reason for each in swept.ran if each.result == "unknown")
     for reason, count in reasons.most_common(3):
         yield f"  unknown   {count:,}: {reason}"
+    if planned:
+        yield f"  left      {swept.planned - len(swept.ran):,}: the same command with --resume {swept.directory}"
     yield f"  all of it {swept.directory}"

@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
-from harness.errors import ExitCode
+from harness.errors import BadArguments, ExitCode
 from harness.explore import failures
 from harness.explore.exploration import RUN_LIMIT_FACTOR, RUN_LIMIT_S
 from harness.explore.failures import Failure
@@ -20,6 +21,7 @@ from harness.explore.systematic.points import Point, Sweep, deeper, evidence_of,
 from harness.explore.workers import Outcome, Simulate, simulate_all
 from harness.plan import registry
 from harness.record import results
+from spark_history.regular import replacing
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,13 @@ class Ran:
     struck: Mapping[str, Any] | None
     counted_again: int  # operations of the start after the strike
     failure: Failure | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "node": self.point.node, "operation": self.point.operation, "again": self.point.again or None,
+            "result": self.result, "reason": self.reason, "struck": self.struck, "counted_again": self.counted_again,
+            "failure": None if self.failure is None else self.failure.as_dict(),
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -69,18 +78,54 @@ class Swept:
     def as_dict(self) -> dict[str, Any]:
         return {
             "directory": str(self.directory), "exit_code": int(self.exit_code), "seed": self.sweep.plan.seed,
-            "every": self.sweep.every, "of": self.sweep.of, "depth": self.sweep.depth,
-            "counted": dict(self.counted), "counted_again": self.again, "planned": self.planned, "runs": len(self.ran),
-            "struck": self.struck, "results": dict(sorted(self.results.items())),
-            "ran": [
-                {
-                    "node": each.point.node, "operation": each.point.operation, "again": each.point.again or None,
-                    "result": each.result, "reason": each.reason, "struck": each.struck,
-                    "failure": None if each.failure is None else each.failure.as_dict(),
-                }
-                for each in self.ran
-            ],
+            **_asked(self.sweep), "counted": dict(self.counted), "counted_again": self.again, "planned": self.planned,
+            "runs": len(self.ran), "struck": self.struck, "results": dict(sorted(self.results.items())),
+            "ran": [each.as_dict() for each in self.ran],
         }  # fmt: skip
+
+    def write(self) -> None:
+        """Raises OSError."""
+        with replacing(self.directory / results.SWEEP_FILE) as new:  # its process may end at any moment
+            new.write_text(json.dumps(self.as_dict(), indent=2) + "\n")
+
+
+def _asked(sweep: Sweep) -> dict[str, Any]:
+    plan = sweep.plan.model_dump(mode="json", exclude={"run"})
+    return {"every": sweep.every, "of": sweep.of, "depth": sweep.depth, "plan": plan}
+
+
+def before(directory: Path, sweep: Sweep) -> dict[Point, Ran]:
+    """What an earlier one, of the same operations, has found; but for runs that failed, which are kept beside it alone.
+    Raises BadArguments."""
+    path = directory / results.SWEEP_FILE
+    try:
+        told = json.loads(path.read_text())
+        for name, wanted in _asked(sweep).items():
+            if told[name] != wanted:
+                other = _differing(told, name, wanted)
+                raise BadArguments(f"--resume: {directory} is another exploration: its {other}")
+        first = 0 if sweep.depth == 2 else None
+        ran = [
+            Ran(
+                Point(str(each["node"]), int(each["operation"]), each["again"] or first), str(each["result"]),
+                str(each["reason"]), each["struck"], int(each["counted_again"]),
+            )
+            for each in told["ran"]
+            if each["failure"] is None
+        ]  # fmt: skip
+    except FileNotFoundError:
+        raise BadArguments(f"--resume: {directory} has no {results.SWEEP_FILE}") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise BadArguments(f"--resume: {path} is not what chaos explore --every writes") from None
+    return {each.point: each for each in ran}
+
+
+def _differing(told: Mapping[str, Any], name: str, wanted: Any) -> str:
+    there = told[name]
+    if isinstance(wanted, Mapping):
+        name = min(each for each in wanted.keys() | there.keys() if there.get(each) != wanted.get(each))
+        there, wanted = there.get(name), wanted.get(name)
+    return f"{name} is {there}, not {wanted}"
 
 
 def carry_out(
@@ -89,29 +134,40 @@ def carry_out(
     *,
     step: int = 1,
     most: int | None = None,
+    done: Mapping[Point, Ran] = MappingProxyType({}),
     workers: int | None = None,
     stop: Callable[[], bool] = lambda: False,
     watch: Callable[[int, int, int], None] = lambda done, total, failing: None,
     simulate: Simulate = simulate,
 ) -> Swept:
     """Count the operations, then strike in each of them, or in every step-th and at most so many, and so again at the
-    second depth.
+    second depth. done: what need not be run again.
 
     watch: told now and then how many runs are done, of how many, and how many failed. simulate: importable. Raises
     HarnessFailure, and OSError where the results cannot be written."""
     counted = sweep.counted(registry.make_target(sweep.plan.target))
     directory = results.create(results_directory, ("systematic", sweep.every, sweep.of), sweep.plan.seed)
     first = thinned(points_of(counted, 0 if sweep.depth == 2 else None), step, most)
-    asked = _Asked(sweep, directory, workers or os.cpu_count() or 1, stop, watch, simulate)
-    ran = asked.run(first, "workers")
+
+    def keep(ran: Sequence[Ran], planned: int) -> Swept:
+        """What is known so far: this may take hours."""
+        again = sum(each.counted_again for each in ran if not each.point.again)
+        swept = Swept(sweep, directory, counted, again, planned, tuple(ran))
+        swept.write()
+        return swept
+
+    asked = _Asked(sweep, directory, workers or os.cpu_count() or 1, stop, watch, simulate, done)
+    ran = asked.run(first, "workers", lambda ran: keep(ran, len(first)))
     second: list[Point] = []
-    again = sum(each.counted_again for each in ran)
     if sweep.depth == 2:
         second = thinned(deeper((each.point, each.counted_again) for each in ran), step, most)
-        ran += asked.run(second, "workers-again")
-    swept = Swept(sweep, directory, counted, again, len(first) + len(second), tuple(ran))
-    (directory / results.SWEEP_FILE).write_text(json.dumps(swept.as_dict(), indent=2) + "\n")
-    return swept
+        planned = len(first) + len(second)
+        ran += asked.run(second, "workers-again", lambda deep: keep([*ran, *deep], planned))
+    return keep(ran, len(first) + len(second))
+
+
+#: Runs, after which what is known is written.
+_KEPT_EVERY: Final = 50
 
 
 @dataclass
@@ -122,19 +178,21 @@ class _Asked:
     stop: Callable[[], bool]
     watch: Callable[[int, int, int], None]
     simulate: Simulate
+    before: Mapping[Point, Ran]
     failing: int = 0
     done: int = 0
 
-    def run(self, points: Sequence[Point], logs: str) -> list[Ran]:
-        """In the order of the points, whichever ends first."""
-        if not points or self.stop():
-            return []
-        jobs = {point: self.sweep.job(point) for point in points}
-        by_run = {job.plan.run: point for point, job in jobs.items()}
-        ran: dict[Point, Ran] = {}
-        limit_s = RUN_LIMIT_S + RUN_LIMIT_FACTOR * self.sweep.plan.time_limit
-        workers = min(self.workers, len(points))
+    def run(self, points: Sequence[Point], logs: str, keep: Callable[[Sequence[Ran]], object]) -> list[Ran]:
+        """In the order of the points, whichever ends first. keep: is given those that there are now and then."""
+        ran = {point: self.before[point] for point in points if point in self.before}
+        jobs = {point: self.sweep.job(point) for point in points if point not in ran}
         total = self.done + len(points)
+        self.done += len(ran)
+        if not jobs or self.stop():
+            return [ran[point] for point in points if point in ran]
+        by_run = {job.plan.run: point for point, job in jobs.items()}
+        limit_s = RUN_LIMIT_S + RUN_LIMIT_FACTOR * self.sweep.plan.time_limit
+        workers = min(self.workers, len(jobs))
         outcomes = simulate_all(jobs.values(), workers, self.simulate, self.directory / logs, limit_s=limit_s)
         with closing(outcomes):
             for outcome in outcomes:
@@ -143,6 +201,8 @@ class _Asked:
                     ran[point] = self._keep(point, outcome)
                     self.failing += ran[point].failure is not None
                     self.done += 1
+                    if len(ran) % _KEPT_EVERY == 0:
+                        keep([ran[point] for point in points if point in ran])
                 self.watch(self.done, total, self.failing)
                 if self.stop():
                     break

@@ -212,12 +212,18 @@ def test_list(capfd: pytest.CaptureFixture[str]) -> None:
     Path("results/damaged/explore.json").write_text(json.dumps({"exit_code": [], "totals": {"runs": "all"}}))
     reported = {"exit_code": 1, "totals": {"runs": 1200, "passed": 1198, "failed": 2, "unknown": 0}}
     Path("results/explored/explore.json").write_text(json.dumps(reported))
+    told = {"exit_code": 2, "every": "power", "of": "load", "runs": 4, "planned": 9, "results": {"pass": 4}}
+    for name, text in (("everywhere", json.dumps(told)), ("nowhere", '{"exit_code": 0}')):
+        Path(f"results/{name}").mkdir()
+        Path(f"results/{name}/systematic.json").write_text(text)
     assert chaos("list", "runs") == 0
     assert {tuple(line.split("\t")) for line in capfd.readouterr().out.splitlines()} == {
         (killed.name, "not judged", "its harness was killed; chaos check judges what was recorded until then"),
         (judged.name, "pass", "all held"),
         (going.name, "not judged", "running"),
         (away.name, "not judged", "running"),
+        ("everywhere", "unknown", "--every power --of load: 4 of 9 runs: 4 pass"),
+        ("nowhere", "not judged", "an exploration whose systematic.json is damaged"),
         ("explored", "fail", "an exploration of 1,200 seeds: 1,198 passed, 2 failed, 0 unknown"),
         ("stopped", "not judged", "an exploration that did not come to its end"),
         ("damaged", "not judged", "an exploration whose explore.json is damaged"),

@@ -18,7 +18,7 @@ from harness.errors import BadArguments, ExitCode
 from harness.explore.replaying.exactly import replay
 from harness.explore.simulate import simulate
 from harness.explore.systematic.points import Point, Sweep, deeper, evidence_of, points_of, thinned
-from harness.explore.systematic.sweeping import Swept, carry_out
+from harness.explore.systematic.sweeping import Swept, before, carry_out
 from harness.plan import registry
 from harness.plan.plan import Plan
 from harness.record import results
@@ -135,6 +135,31 @@ def test_a_sweep_goes_two_faults_deep_within_its_budget(swept: Swept) -> None:
     assert [each["again"] for each in ran[:4]] == [None] * 4
     assert all(each["again"] == each["struck"]["number"] > 0 for each in ran[4:])
     assert (directory / results.SWEEP_FILE).exists() and not (directory / "runs").exists()
+
+
+def test_one_that_was_stopped_goes_on(swept: Swept, tmp_path: Path) -> None:
+    asked = Sweep(PLAN, "kill", "load", 2)
+    made: list[int] = []
+    cut_short = carry_out(
+        asked, tmp_path, most=4, workers=1, stop=lambda: len(made) > 0 and made[-1] == 6,
+        watch=lambda done, total, failing: made.append(done),
+    )  # fmt: skip
+    assert len(cut_short.ran) == 6 and cut_short.planned == 8 and cut_short.exit_code == ExitCode.UNKNOWN
+    known = before(cut_short.directory, asked)
+    assert known == {each.point: each for each in cut_short.ran}
+    made.clear()
+    whole = carry_out(
+        asked, tmp_path, most=4, done=known, workers=1, watch=lambda done, total, failing: made.append(done)
+    )
+    assert min(made) >= 6, "two are left"
+    assert whole.as_dict()["ran"] == swept.as_dict()["ran"] and whole.again == swept.again
+    with pytest.raises(BadArguments, match="is another exploration: its depth is 2, not 1"):
+        before(cut_short.directory, asked._replace(depth=1))
+    with pytest.raises(BadArguments, match=r"its rate is 40\.0, not 7\.0"):
+        before(cut_short.directory, asked._replace(plan=PLAN.model_copy(update={"rate": 7.0})))
+    (cut_short.directory / results.SWEEP_FILE).write_text("{}")
+    with pytest.raises(BadArguments, match="is not what chaos explore --every writes"):
+        before(cut_short.directory, asked)
 
 
 def test_what_was_counted_struck_and_found_is_printed(swept: Swept, capsys: pytest.CaptureFixture[str]) -> None:
