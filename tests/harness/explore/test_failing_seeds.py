@@ -56,7 +56,17 @@ def test_a_leader_deletes_what_an_idle_follower_has_deleted_once_that_is_committ
     nemeses = ("power-outage-cluster", "kill", "partition")
     changes = {"nemesis": nemeses, "delete_records": 3.0, "time_limit": 30.0}
     plan = EXPLORED.model_copy(update=changes)
-    done = simulate(
-        Swarm()(plan, 106)
-    )
+    done = simulate(Swarm()(plan, 106))
     assert done.violation is None
+
+
+def test_a_follower_that_loses_its_power_as_it_begins_anew_is_counted_on_by_nobody() -> None:
+    """It had fallen behind its leader's log start while it was frozen: its log had been cut, and was not yet begun
+    elsewhere (StrongIsr was what was wrong, falsely)."""
+    plan = Plan(
+        run="explore", on="simulation", nemesis=("all",), seed=5719, rate=40.0, partitions=4, concurrency=2, brokers=4,
+        time_limit=20.0, delete_records=5.0, short_lived_topics=2.0, must_take_effect="any",
+    )  # fmt: skip
+    done = simulate(Swarm()(plan, 5719))
+    assert (done.violation, done.crash) == (None, "")
+    assert done.judge()["verdict"] == "pass"
