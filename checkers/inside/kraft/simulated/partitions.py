@@ -373,7 +373,7 @@ class PartitionOracle:
             if follower is None or not counts:
                 continue
             if state.end_offset <= partition.log.start_offset:
-                continue  # it has nothing of this log, and has to begin anew: it may stand, or end, in the midst of that
+                continue  # it has nothing of this log, and has to begin anew: it may end in the midst of that
             count = replica.count_below(state.end_offset)
             if not count or (
                 len(follower.batches) >= count and follower.batches[count - 1] is replica.batches[count - 1]
