@@ -56,13 +56,17 @@ def class_path() -> str:
 
 
 class _Ends:
-    """In the place of the end of the process (org.apache.kafka.common.utils.Exit). statuses: of the tool that runs."""
+    """In the place of the end of the process (org.apache.kafka.common.utils.Exit). statuses: of the tool that runs;
+    None: none does."""
 
     def __init__(self) -> None:
-        self.statuses: list[int] = []
+        self.statuses: list[int] | None = None
 
-    def execute(self, status: int, _: str | None) -> None:
-        self.statuses.append(status)
+    def execute(self, status: int, message: str | None) -> None:
+        if self.statuses is None:  # a broker of this machine goes on without the thread
+            logging.error("a thread of Kafka's ends its process with %s: %s; jvm.log may say why", status, message)
+        else:
+            self.statuses.append(status)
         raise AssertionError("so that nothing goes on")
 
     class Java:
@@ -94,17 +98,19 @@ class KafkaJvm:
         stream = io.PrintStream(printed, True)
         system.setOut(stream)
         system.setErr(stream)
-        self._ends.statuses = []
+        statuses: list[int] = []
+        self._ends.statuses = statuses
         try:
             self._class(tool).main(self.strings(arguments))
         except Py4JJavaError as error:
-            if not self._ends.statuses:
+            if not statuses:
                 raise AssertionError(f"{tool} {arguments}: {error}") from None
         finally:
+            self._ends.statuses = None
             system.setOut(before[0])
             system.setErr(before[1])
         told = str(printed.toString()).partition(_ENDS)[0]
-        ended = self._ends.statuses[0] if self._ends.statuses else 0
+        ended = statuses[0] if statuses else 0
         assert ended == status, f"{tool} {arguments} ended with {ended}:\n{told}"
         return told
 
@@ -117,9 +123,10 @@ class KafkaJvm:
 
 @contextlib.contextmanager
 def kafka_jvm(log: Path) -> Iterator[KafkaJvm]:
-    """log: what it says beside what the tools print. It ends with whatever still runs in it."""
+    """log: what it says beside what the tools print, such as the errors of brokers. It ends with whatever still runs in
+    it."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # a tool that ends is an error to it
-    with log.open("wb") as said:
+    with log.open("a", buffering=1) as said:
         port, token, process = _launch(said)
         gateway = JavaGateway(
             gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=True),
@@ -142,5 +149,6 @@ def _launch(said: Any) -> tuple[int, str, subprocess.Popen[bytes]]:
     port, token, process = launch_gateway(
         jarpath=find_jar_path(), classpath=class_path(), javaopts=_OPTIONS, java_path=str(find_java()),
         die_on_exit=True, enable_auth=True, return_proc=True, redirect_stderr=said,
+        redirect_stdout=said,
     )  # fmt: skip
     return port, token, process
