@@ -140,10 +140,19 @@ def join(parts: Sequence[Part], others: Sequence[Path] = ()) -> Joined:
     known = {seed for each in plain for seed, _ in each.failing()} | times.keys()
     of = {seed for each in plain for seed in each.of}
     if twice := [seed for seed, count in times.items() if count > 1]:
-        lines.append(f"simulated more than once: seeds {ranges(twice)}")
+        lines.append(f"simulated more than once: seeds {_first_of(twice)}")
     if missing := sorted(of - known):
-        lines.append(f"not simulated: {len(missing)} of {len(of)} seeds: {ranges(missing)}")
+        lines.append(f"not simulated: {len(missing)} of {len(of)} seeds: {_first_of(missing)}")
     complete = not lines
     if lost:
         lines.append("left no history: " + ", ".join(f"{count} {what}" for what, count in Counter(lost).items()))
     return Joined(lines, complete, len(lost))
+
+
+#: Ranges of seeds that a sentence names.
+_NAMED: Final = 20
+
+
+def _first_of(seeds: Sequence[int]) -> str:
+    every = ranges(seeds).split(", ")
+    return ", ".join(every[:_NAMED]) + (", …" if len(every) > _NAMED else "")

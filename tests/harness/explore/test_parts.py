@@ -47,6 +47,7 @@ def test_parts_that_make_up_a_whole_have_nothing_to_say(tmp_path: Path) -> None:
     ([[0, 2], [1]], range(4), "not simulated: 1 of 4 seeds: 3"),
     ([[0, 2], [1, 2, 3]], range(4), "simulated more than once: seeds 2"),
     ([[0, 2]], range(6), "not simulated: 4 of 6 seeds: 1, 3..5"),
+    ([range(0, 60, 2)], range(60), f"not simulated: 30 of 60 seeds: {', '.join(map(str, range(1, 40, 2)))}, …"),
 ])  # fmt: skip
 def test_seeds_that_lack_or_come_twice_are_named(
     tmp_path: Path, done: Sequence[Sequence[int]], of: Sequence[int], said: str
