@@ -90,7 +90,7 @@ def read(directory: Path) -> Part:
 def left(directories: Sequence[Path], plan: Plan, seeds: Sequence[int], drawn: Collection[str]) -> list[int]:
     """Those of these seeds that no exploration there has simulated by this plan. drawn: see Part. Raises
     BadArguments."""
-    wanted = part(Path(), plan, seeds, seeds, False, drawn)
+    wanted = part(Path(), plan, seeds, seeds, guided=False, drawn=drawn)
     done: set[int] = set()
     for each in map(read, directories):
         if each.guided:
@@ -101,11 +101,17 @@ def left(directories: Sequence[Path], plan: Plan, seeds: Sequence[int], drawn: C
     return [seed for seed in seeds if seed not in done]
 
 
+def differing(here: Mapping[str, Any], there: Mapping[str, Any]) -> str | None:
+    """What the plan of another exploration has else than this one, as JSON both; None: nothing."""
+    for name in sorted(here.keys() | there.keys()):
+        if here.get(name) != there.get(name):
+            return f"its {name} is {there.get(name)}, not {here.get(name)}"
+    return None
+
+
 def _difference(one: Part, another: Part) -> str | None:
-    for name in sorted(one.plan.keys() | another.plan.keys()):
-        here, there = one.plan.get(name), another.plan.get(name)
-        if here != there:
-            return f"its {name} is {there}, not {here}"
+    if (other := differing(one.plan, another.plan)) is not None:
+        return other
     mine, theirs = one.drawn, another.drawn
     if mine == theirs:
         return None

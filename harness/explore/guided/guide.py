@@ -54,7 +54,7 @@ class Guide:
     guided: ClassVar = True
 
     def __init__(self, fresh: Callable[[int], Job], seeds: Sequence[int], begin: Sequence[Job] = ()) -> None:
-        self.fresh = fresh
+        self._fresh = fresh
         self.seeds = seeds
         self._begin = begin
         self._again: dict[int, int] = {}  # by number of a run, the place of that to begin with which it repeats
@@ -105,7 +105,7 @@ class Guide:
     def _next(self, number: int) -> Job:
         seed = self.seeds[number]
         random = Random(f"{self.seeds[0]}/{seed}/guide")
-        own = self.fresh(seed)
+        own = self._fresh(seed)
         self._traits.meet(of_plan(own.plan))
         if (place := len(self._again)) < len(self._begin) and random.random() < AGAIN:
             self._again[number] = place

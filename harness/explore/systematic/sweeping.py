@@ -16,6 +16,7 @@ from harness.errors import BadArguments, ExitCode
 from harness.explore import failures
 from harness.explore.exploration import RUN_LIMIT_FACTOR, RUN_LIMIT_S
 from harness.explore.failures import Failure
+from harness.explore.parts import differing
 from harness.explore.simulate import simulate
 from harness.explore.systematic.points import Point, Sweep, deeper, evidence_of, points_of, thinned
 from harness.explore.workers import Outcome, Simulate, simulate_all
@@ -94,16 +95,19 @@ def _asked(sweep: Sweep) -> dict[str, Any]:
     return {"every": sweep.every, "of": sweep.of, "depth": sweep.depth, "plan": plan}
 
 
+def _compared(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """As one mapping. Raises KeyError, TypeError."""
+    return {**asked["plan"], **{name: asked[name] for name in ("every", "of", "depth")}}
+
+
 def before(directory: Path, sweep: Sweep) -> dict[Point, Ran]:
     """What an earlier one, of the same operations, has found; but for runs that failed, which are kept beside it alone.
     Raises BadArguments."""
     path = directory / results.SWEEP_FILE
     try:
         told = json.loads(path.read_text())
-        for name, wanted in _asked(sweep).items():
-            if told[name] != wanted:
-                other = _differing(told, name, wanted)
-                raise BadArguments(f"--resume: {directory} is another exploration: its {other}")
+        if (other := differing(_compared(_asked(sweep)), _compared(told))) is not None:
+            raise BadArguments(f"--resume: {directory} is another exploration: {other}")
         first = 0 if sweep.depth == 2 else None
         ran = [
             Ran(
@@ -118,14 +122,6 @@ def before(directory: Path, sweep: Sweep) -> dict[Point, Ran]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise BadArguments(f"--resume: {path} is not what chaos explore --every writes") from None
     return {each.point: each for each in ran}
-
-
-def _differing(told: Mapping[str, Any], name: str, wanted: Any) -> str:
-    there = told[name]
-    if isinstance(wanted, Mapping):
-        name = min(each for each in wanted.keys() | there.keys() if there.get(each) != wanted.get(each))
-        there, wanted = there.get(name), wanted.get(name)
-    return f"{name} is {there}, not {wanted}"
 
 
 def carry_out(
