@@ -63,9 +63,12 @@ class Fetcher:
         broker_epoch: Callable[[], int],
         quota: ReplicationQuota,
         failed: Failed,
+        before_asking: Callable[[], None],
     ) -> None:
+        """before_asking: is done before each request, which tells the leader what this broker's logs hold."""
         self.leader = leader
         self._quota = quota
+        self._before_asking = before_asking
         self._node_id = BrokerId(config["node.id"])
         self._backoff = config.seconds("replica.fetch.backoff.ms")
         self._max_lag = config.seconds("replica.lag.time.max.ms")
@@ -180,6 +183,7 @@ class Fetcher:
         return self._connection
 
     def _request(self, now: float) -> FetchRequest:
+        self._before_asking()
         session = self._session
         session_id, session_epoch = session.id, session.epoch
         topics, forgotten = session.next_request(now)

@@ -56,6 +56,7 @@ class LogManager:
         self._start_file = OffsetCheckpoint(disk, LOG_START_FILE)
         self._recovery_points: dict[TopicPartition, int] = {}
         self._starts: dict[TopicPartition, int] = {}  # as the file has them: of logs that begin above 0
+        self._any_begun_anew = False  # whose start is not noted yet
         self._flushed: dict[TopicPartition, int] | None = None  # as this process has written them
         #: As of the last checkpoint before this start, of logs that are there.
         self.high_watermarks: dict[TopicPartition, int] = {}
@@ -170,7 +171,11 @@ class LogManager:
         self._logs[key] = partition_log
         self._topic_ids[key] = topic_id
         partition_log.before_start_falls = partial(self._forget_start, key)
+        partition_log.after_begun_anew = self._note_soon
         return partition_log
+
+    def _note_soon(self) -> None:
+        self._any_begun_anew = True
 
     def _forget_start(self, key: TopicPartition) -> None:
         if key in self._starts:
@@ -236,15 +241,19 @@ class LogManager:
         due = [each.maybe_flush(now) for each in self._logs.values()]
         return min((time for time in due if time is not None), default=None)
 
+    def note_starts(self) -> None:
+        """Durably note where logs begin that have begun anew: before another broker is told what is in them, as a log
+        that begins above what is noted counts as one that lacks its begin (rules.lacks_its_begin), and is thrown away.
+        Raises OSError."""
+        if self._any_begun_anew:
+            self._note_starts(self._touched())
+
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Durably note high watermarks, where each log begins, and up to where it need not be checked after a crash;
         then delete segments of what lies below."""
-        touched = {key: each for key, each in self._logs.items() if not each.is_untouched}
+        touched = self._touched()
         self._watermark_file.write({key: offset for key, offset in high_watermarks.items() if key in touched})
-        starts = {key: start for key, each in touched.items() if (start := self._start_to_note(key, each)) > 0}
-        if starts != self._starts:
-            self._start_file.write(starts)
-            self._starts = starts
+        self._note_starts(touched)
         flushed = {key: each.flushed_offset for key, each in touched.items()}
         if flushed != self._flushed:
             self._recovery_file.write(flushed)
@@ -255,6 +264,16 @@ class LogManager:
                 removed = each.remove_obsolete_segments(left)
                 left -= removed
                 log.info("segments deleted", extra={"log": _directory(key), "segments": removed})
+
+    def _touched(self) -> dict[TopicPartition, Log]:
+        return {key: each for key, each in self._logs.items() if not each.is_untouched}
+
+    def _note_starts(self, touched: Mapping[TopicPartition, Log]) -> None:
+        starts = {key: start for key, each in touched.items() if (start := self._start_to_note(key, each)) > 0}
+        if starts != self._starts:
+            self._start_file.write(starts)
+            self._starts = starts
+        self._any_begun_anew = False
 
     def _start_to_note(self, key: TopicPartition, opened: Log) -> int:
         return opened.start_offset if opened.lacks_from is None else self._starts.get(key, 0)

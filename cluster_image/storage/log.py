@@ -85,6 +85,8 @@ class Log:
         #: Called before the log comes to start lower than it did: whoever keeps the start must forget it, durably, or
         #: the next opening would take what is written from then on for deleted. May raise OSError.
         self.before_start_falls: Callable[[], None] = lambda: None
+        #: Called once the log has begun anew: its start is not noted yet.
+        self.after_begun_anew: Callable[[], None] = lambda: None
         #: Between here and the start it lacks records that nobody is known to have deleted; None: none. Whoever keeps
         #: the start tells, at the opening.
         self.lacks_from: int | None = None
@@ -302,6 +304,7 @@ class Log:
             self._assign_epoch_before(offset, epoch_before)
             self._epoch_checkpoint.write(self._epochs.entries)
         self.producers.clear()
+        self.after_begun_anew()
 
     def advance_start_to(self, offset: int) -> None:
         """Give up what lies below `offset`, which the caller has durably noted, so that gaps below it are none: as

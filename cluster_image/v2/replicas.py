@@ -150,6 +150,7 @@ class Replicas:
                 lambda: -1,
                 self.quotas.follower,
                 self._failed,
+                self._logs.note_starts,
             )
         self._fetchers[leader, number].add(partition)
 

@@ -274,6 +274,7 @@ class ReplicaManager:
                 self._broker_epoch,
                 self.quotas.follower,
                 self._failed,
+                self._logs.note_starts,
             )
         self._fetchers[leader, number].add(partition)
 

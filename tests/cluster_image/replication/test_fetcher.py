@@ -13,8 +13,9 @@ from kio.schema.fetch.v17.response import FetchableTopicResponse, FetchResponse,
 
 from cluster_image.kraft.metadata.records import PartitionRecord
 from cluster_image.replication.fetcher import fetcher_of
+from cluster_image.replication.log_manager import LogManager
 from cluster_image.wire.messages import NO_THROTTLE
-from tests.cluster_image.kraft.broker.test_partition import TOPIC, leaders_batch
+from tests.cluster_image.kraft.broker.test_partition import TOPIC, config, leaders_batch
 from tests.cluster_image.protocol.replication.broker import Broker, Link, living
 
 SESSION = 5
@@ -92,6 +93,23 @@ def test_in_a_session_only_what_has_changed_is_said() -> None:
         broker.change(0, {"leader": 3})
         answer(link)
         assert said(await next_request(link, request)) == (SESSION, 3, {}, [0])
+
+    living(story)
+
+
+def test_where_a_log_begins_anew_is_on_disk_before_its_leader_hears_what_it_holds() -> None:
+    async def story(broker: Broker) -> None:
+        link, request = await in_session(broker, partitions=1)
+        answer(link, replace(data(0, error=ErrorCode.offset_out_of_range), log_start_offset=7))
+        request = await next_request(link, request)
+        while not said(request)[2]:  # it waits a little after an error
+            answer(link)
+            request = await next_request(link, request)
+        assert said(request)[2] == {0: 7}
+        again = LogManager(config(), broker.disk)
+        again.load()
+        found = again.get("t", TOPIC, 0, config())
+        assert (found.start_offset, found.lacks_from) == (7, None)
 
     living(story)
 

@@ -60,6 +60,25 @@ def test_a_leader_deletes_what_an_idle_follower_has_deleted_once_that_is_committ
     assert done.violation is None
 
 
+@pytest.mark.parametrize(
+    ("disk", "seed"),
+    [
+        # A replica had answered a duplicate in the step before it was deleted, and was looked at when it was there
+        # again, empty (NoFalseDuplicate was what was wrong, falsely).
+        (("disk:replaced", "disk:corrupt-stopped"), 10),
+        # A follower that had begun anew was killed before it had noted where: as its log seemed to lack files, it threw
+        # away what its leader counted on it for (NoCommittedRecordLostGlobally was what was wrong).
+        (("disk:replaced", "disk:corrupt-stopped", "disk:restored"), 5),
+    ],
+)  # fmt: skip
+def test_disks_that_fail_while_nobody_looks(disk: tuple[str, ...], seed: int) -> None:
+    others = ("membership:new-id", "membership:reassign", "kill")
+    changes = {"nemesis": (*disk, *others), "delete_records": 1.0, "must_take_effect": "any"}
+    done = simulate(Swarm()(EXPLORED.model_copy(update=changes), seed))
+    assert (done.violation, done.crash) == (None, "")
+    assert done.judge()["verdict"] == "pass"
+
+
 def test_a_follower_that_loses_its_power_as_it_begins_anew_is_counted_on_by_nobody() -> None:
     """It had fallen behind its leader's log start while it was frozen: its log had been cut, and was not yet begun
     elsewhere (StrongIsr was what was wrong, falsely)."""

@@ -78,4 +78,5 @@ DROPS: Final[Mapping[str, Drop]] = {
         _REPLICA, "truncate_fully_and_start_at(offset, epoch_before)", "truncate_fully_and_start_at(offset)"
     ),
     "retention-30": Returns(_SHARED, "lacks_its_begin", "False"),
+    "retention-33": Returns("replication/log_manager.py", "LogManager.note_starts", "None"),
 }

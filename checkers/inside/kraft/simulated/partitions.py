@@ -93,7 +93,7 @@ class PartitionOracle:
             self._registry.absorb(replica, replica.partition.log, self.committed)
         replica.partition = None
         replica.term = -1
-        self.producers.node_gone(replica.node)
+        self.producers.replica_gone(replica.node)
         if lossy:
             replica.known = False
             if broker in self.registration.replicas:
@@ -165,6 +165,7 @@ class PartitionOracle:
         replica.known = True
         replica.partition = None
         replica.term = -1
+        self.producers.replica_gone(replica.node)
         if broker not in self.registration.replicas:
             del self.replicas[broker]
 

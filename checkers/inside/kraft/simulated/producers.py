@@ -46,7 +46,8 @@ class ProducerOracle:
         """Its trace has told so."""
         self._answered.append((node, fields))
 
-    def node_gone(self, node: str) -> None:
+    def replica_gone(self, node: str) -> None:
+        """Its process is over, or it has deleted its replica: what it has answered can be looked up no more."""
         self._answered = [each for each in self._answered if each[0] != node]
 
     def look(self, replica: Replica, served: Served, new: int, *, thoroughly: bool, lost: bool) -> None:

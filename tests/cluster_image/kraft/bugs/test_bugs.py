@@ -123,7 +123,7 @@ def answer_that_comes_after_the_leader_was_deposed(directory: Path) -> Any:
         errors: list[BaseException] = []
         link: Any = Link()
         quota = ReplicationQuota(MetadataImage(), 1, FOLLOWER)
-        fetcher = Fetcher(config(), link, 2, lambda: Address("h", 1), lambda: 10, quota, errors.append)
+        fetcher = Fetcher(config(), link, 2, lambda: Address("h", 1), lambda: 10, quota, errors.append, lambda: None)
         fetcher.add(replica.partition)
         await asked.wait()
         follow(replica, 2, 1)

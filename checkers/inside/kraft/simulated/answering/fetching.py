@@ -3,6 +3,8 @@
 | a partition that was asked for | must be told
 | ------------------------------ | ------------------------------------------------------------------------------------
 | that is not here               | why, by an error
+| of a leader epoch that it has  | not that the epoch is yet to come (KAFKA-14078): who is told so waits here for it, and
+| seen pass                      | does not look for another leader
 | that the broker leads          | its high watermark, as it is; no error for a leader epoch that has not passed, nor
 |                                | for an offset between the log's start and the high watermark
 | that it leads no more, or that | as soon as that is so: who waits for news is not kept waiting, unless for more bytes
@@ -73,15 +75,15 @@ class Fetching:
     def __init__(self, before: Callable[[str, str, int], int]) -> None:
         self._before = before
         self._looked = 0.0
-        self._led: dict[str, Mapping[PartitionKey, bool]] = {}  # by node, what is there: does it lead?
-        self._led_before: dict[str, Mapping[PartitionKey, bool]] = {}  # LONG_S ago, or longer
+        self._epochs: dict[str, Mapping[PartitionKey, int]] = {}  # by node, the leader epochs of what is there
+        self._epochs_before: dict[str, Mapping[PartitionKey, int]] = {}  # LONG_S ago, or longer
         self._not_led: dict[tuple[str, PartitionKey], float] = {}  # since when
         self._ends: dict[tuple[str, PartitionKey], deque[_Ends]] = {}  # by when
         self._answered: dict[str, list[float]] = {}  # when each node has answered anything
 
     def node_started(self, name: str) -> None:
         self._answered[name] = []
-        for known in (self._led, self._led_before):
+        for known in (self._epochs, self._epochs_before):
             known.pop(name, None)
         for of_partitions in (self._not_led, self._ends):
             for key in [key for key in of_partitions if key[0] == name]:
@@ -94,11 +96,11 @@ class Fetching:
         """Some ten times a second. now: virtual seconds."""
         if now - self._looked < LONG_S:
             return
-        self._looked, self._led_before, self._led = now, self._led, {}
+        self._looked, self._epochs_before, self._epochs = now, self._epochs, {}
         for name, node in nodes.items():
             if node.broker is None:
                 continue
-            self._led[name] = {key: partition.is_leader for key, partition in node.broker.partitions.items()}
+            self._epochs[name] = {key: partition.leader_epoch for key, partition in node.broker.partitions.items()}
             for key, partition in node.broker.partitions.items():
                 if partition.is_leader:
                     self._not_led.pop((name, key), None)
@@ -142,15 +144,21 @@ class Fetching:
         partition = None if key is None else broker.partitions.get(key)
         where = f"{topic}-{index}" if partition is None else str(partition)
         if partition is None:
-            long = name in self._led_before and key not in self._led_before[name]
+            long = name in self._epochs_before and key not in self._epochs_before[name]
             if long and (told is None or told.error_code is ErrorCode.none):
                 raise _violated(name, where, f"it is not here, and {'nothing' if told is None else 'no error'} is told")
             return
         if told is not None and told.error_code not in _TELLING_ENDS and _diverges(told):
             raise _violated(name, where, f"it is refused by {told.error_code.name}, and its log is said to diverge")
-        if told is None or not partition.is_leader:
+        if told is None:
             return
         epoch, offset = int(getattr(data, "current_leader_epoch", -1)), int(data.fetch_offset)
+        if told.error_code is ErrorCode.unknown_leader_epoch and asked.now - asked.since <= LONG_S:
+            passed = self._epochs_before.get(name, {}).get(partition.key, -1)
+            if 0 <= epoch < passed:
+                raise _violated(name, where, f"leader epoch {epoch} is not known yet, and it knows {passed}")
+        if not partition.is_leader:
+            return
         known = self._before(name, where, partition.leader_epoch)
         if told.error_code is ErrorCode.none:
             watermark = int(told.high_watermark)
