@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from checkers.anomalies import MAX_LOST_WITNESSES, MAX_WITNESSES, Anomalies, seconds, stretches
-from checkers.log.scope import Scope
-from checkers.log.segment import APPEND, CANDIDATES, FAIL, Segment
+from checkers.log.scope import ANYWHERE, Scope
+from checkers.log.segment import APPEND, CANDIDATES, DELETE_RECORDS, FAIL, Segment
 from checkers.properties import EXACTLY_ONCE, LOG_LINEARIZABILITY
 from spark_history.files import Bools, Ints, integers, read_parquet
 from spark_history.log import NEVER, NOWHERE
@@ -100,6 +100,8 @@ class _Whereabouts:
         self.failed = np.zeros(len(self.values), bool)
         self.op = np.full(len(self.values), NOWHERE)
         self.position = np.full(len(self.values), NOWHERE)
+        self.complete = np.full(len(self.values), NEVER)
+        self._deletions = [np.empty((2, 0), np.int64)]  # when each was invoked, and below which offset
         self._readings: list[Ints] = []
 
     def add(self, segment: Segment) -> None:
@@ -111,6 +113,11 @@ class _Whereabouts:
         self.failed[row] = segment.outcome[append[of]] == FAIL
         self.taken |= np.isin(self._offsets, segment.column("position")[segment.appends])
         self.position[row] = segment.column("position")[append[of]]
+        self.complete[row] = segment.at("complete", append[of])
+        deletes = np.flatnonzero((segment.kind == DELETE_RECORDS) & (segment.outcome != FAIL))
+        asked, told = segment.at("offset", deletes), segment.at("high_watermark", deletes)
+        below = np.where(asked >= 0, asked, np.where(told >= 0, told, NEVER))  # of all, and nobody knows how many
+        self._deletions.append(np.stack((segment.at("invoke", deletes), below)))
         row, of = _among(self.values, segment.read_column("value"))
         self._readings.append(np.unique(np.stack((row, segment.read_column("offset")[of])), axis=1))
 
@@ -120,6 +127,13 @@ class _Whereabouts:
         readings = np.concatenate([np.empty((2, 0), np.int64), *self._readings], axis=1)
         return np.bincount(np.unique(readings, axis=1)[0], minlength=len(self.values))
 
+    def may_be_forgotten(self, row: Ints, offset: Ints) -> Bools:
+        """May what stood at these offsets have been deleted before these appends were over?"""
+        invoked, below = np.concatenate(self._deletions, axis=1)
+        return np.array(
+            [bool(np.any((invoked < self.complete[r]) & (below > at))) for r, at in zip(row, offset, strict=True)], bool
+        )
+
 
 def _report_misplaced(scope: Scope, misplaced: pa.Table, evidence: _Whereabouts, anomalies: Anomalies) -> None:
     offset, value, op = (integers(misplaced, name, NOWHERE) for name in ("offset", "value", "op"))
@@ -128,7 +142,10 @@ def _report_misplaced(scope: Scope, misplaced: pa.Table, evidence: _Whereabouts,
     row = np.searchsorted(evidence.values, value)
     phantom = evidence.op[row] == NOWHERE
     several = ~phantom & (evidence.offsets_read[row] > 1)
-    again = several & ~evidence.taken & ~evidence.failed[row] & scope.options.retries
+    may_retry = np.full(len(offset), scope.options.retries)
+    if scope.options.log_start == ANYWHERE and not scope.options.retries:
+        may_retry = evidence.may_be_forgotten(row, offset) | scope.options.retention
+    again = several & ~evidence.taken & ~evidence.failed[row] & may_retry
     for property_, anomaly, mask in (
         (LOG_LINEARIZABILITY, "phantom", phantom),
         (LOG_LINEARIZABILITY, "duplicate", several & ~again),

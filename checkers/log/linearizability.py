@@ -79,6 +79,8 @@ What else a plan may say (see Options)
   otherwise it is as if indeterminate.
 * Producers that retry without idempotence (`idempotence` false) may write a record more than once: a copy at an offset
   at which no other append stands is a duplicate by retry, a weak anomaly of its own, and not held against the order.
+  So is one below which all was deleted before the append was over, for its age or by DeleteRecords: a replica that has
+  begun anew above it knows nothing of its producer, and takes the retry for a first batch (KIP-360).
 
 Where the final log is not known (a run that was killed), an acknowledged append that no read returned is undecided.
 With acks=1 or acks=0 an acknowledgement does not say that the record is committed, so a later reading of the end

@@ -22,6 +22,7 @@ class Options:
     keys: int = 0  # of a compacted log: a value has the key of its remainder by this; 0: its keys are not known
     retries: bool = False  # without idempotence: a value may stand at several offsets
     markers: bool = False  # offsets may hold markers of transactions, which no read returns
+    retention: bool = False  # records go also at a time that no operation tells
     log_start: int = 0  # below it records may be gone; ANYWHERE: below the lowest fetch offset of a final read
 
     @property
@@ -53,6 +54,10 @@ class Options:
             keys=keys,
             retries=plan.get("idempotence", True) in (False, "false"),
             markers=log.get("markers") is True,
+            retention=any(
+                str(settings.get(f"log.retention.{unit}", "-1")).strip() != "-1"
+                for unit in ("ms", "minutes", "hours", "bytes")
+            ),
             log_start=ANYWHERE if start == "moves" else start,
         )
 

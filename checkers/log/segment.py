@@ -25,7 +25,7 @@ from spark_history.log import NEVER, NOWHERE
 from spark_history.schema import LAID_OUT_OPERATIONS, LAID_OUT_READS
 
 KINDS: Final = ("append", "read", "list_offsets", "final_read", "delete_records")
-APPEND, READ, LIST_OFFSETS, FINAL_READ = range(4)
+APPEND, READ, LIST_OFFSETS, FINAL_READ, DELETE_RECORDS = range(5)
 OUTCOMES: Final = ("ok", "fail", "info")
 OK, FAIL, INFO = range(3)
 Codes = npt.NDArray[np.int8]

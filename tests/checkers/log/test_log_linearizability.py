@@ -308,6 +308,30 @@ def test_without_idempotence_a_retried_record_may_stand_twice() -> None:
     assert "duplicate" in names(check_log(overwritten, retries=True))
 
 
+@pytest.mark.parametrize("segment_offsets", [None, 2])
+@pytest.mark.parametrize(
+    ("deletion", "is_weak"),
+    [
+        (Op("delete_records", 20, 25, offset=1), True),
+        (Op("delete_records", 20, 25, offset=-1, high_watermark=1), True),
+        (Op("delete_records", 20, None, "info", offset=-1), True),
+        (Op("delete_records", 20, 25, "fail", offset=1), False),
+        (Op("delete_records", 20, 25, offset=0), False),
+        (Op("delete_records", 60, 65, offset=1), False),
+    ],
+)
+def test_an_idempotent_producer_may_be_forgotten_with_what_was_deleted(
+    segment_offsets: int | None, deletion: Op, is_weak: bool
+) -> None:
+    """Value 10 stands at offset 0 and, once its append is over, at 3."""
+    history = [
+        append(10, 3, 0, 50), append(11, 1, 1), append(12, 2, 10), read({0: 10, 1: 11}, 2, 12), deletion,
+        read({3: 10}, 4, 1000, "final_read", fetch=3),
+    ]  # fmt: skip
+    found = check_log(history, segment_offsets=segment_offsets, rules=Rules(log_start=ANYWHERE))
+    assert [row["anomaly"] for row in found.rows] == ["duplicate by retry" if is_weak else "duplicate"]
+
+
 def test_offsets_of_any_size_take_no_memory() -> None:
     far = [append(10, 1 << 50, 0), read({}, 1 << 50, 10)]
     assert names(check_log(far)) == {"phantom"}

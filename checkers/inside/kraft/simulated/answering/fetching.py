@@ -3,8 +3,8 @@
 | a partition that was asked for | must be told
 | ------------------------------ | ------------------------------------------------------------------------------------
 | that is not here               | why, by an error
-| of a leader epoch that it has  | not that the epoch is yet to come (KAFKA-14078): who is told so waits, and looks for no
-| seen pass                      | other leader
+| of a leader epoch that it has  | not that the epoch is yet to come (KAFKA-14078): who is told so waits for it, and
+| seen pass                      | looks for nobody else
 | that the broker leads          | its high watermark, as it is; no error for a leader epoch that has not passed, nor
 |                                | for an offset between the log's start and the high watermark
 | that it leads no more, or that | as soon as that is so: who waits for news is not kept waiting, unless for more bytes
