@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from checkers.anomalies import Anomalies
+from checkers.log.scope import retention_ns
 from checkers.properties import DELETION
 from spark_history.files import Ints, equals, integers
 from spark_history.log import NEVER, NOWHERE, FinalReads
@@ -35,8 +36,6 @@ _COLUMNS: Final = ("kind", "outcome", "offset", "high_watermark", "invoke", "com
 COLUMNS: Final = pa.schema([LAID_OUT_OPERATIONS.field(name) for name in _COLUMNS])
 #: Between a record's own time and its invocation, and between clocks of one machine.
 _MARGIN_NS: Final = 1_000_000_000
-#: By setting, in ms.
-_UNITS: Final = {"log.retention.ms": 1, "log.retention.minutes": 60_000, "log.retention.hours": 3_600_000}
 
 
 class Log(NamedTuple):
@@ -73,14 +72,14 @@ class Deletion:
 def check(plan: Mapping[str, Any], run: str, logs: Iterable[Log], faults: Iterable[Mapping[str, Any]]) -> Deletion:
     """plan: the content of plan.json, of a run that this applies to. faults: rows of the table `faults`."""
     found = Deletion(Anomalies(run, None, None))
-    retention_ns = _retention_ns(plan)
+    retention = retention_ns(plan)
     if any(str(fault["nemesis"]).startswith("clock") for fault in faults):
-        retention_ns = 0
+        retention = 0
     for log in logs:
         start, name = log.final_reads.start, f"{log.topic}-{log.partition}"
         if start in (0, NEVER):
             continue
-        offsets, bound = _bound(log, retention_ns)
+        offsets, bound = _bound(log, retention)
         found.by_log[name] = (start, int(np.count_nonzero(offsets < start)))
         if bound is None:
             found.not_judged.append(name)
@@ -93,9 +92,9 @@ def check(plan: Mapping[str, Any], run: str, logs: Iterable[Log], faults: Iterab
     return found
 
 
-def _bound(log: Log, retention_ns: int | None) -> tuple[Ints, int | None]:
+def _bound(log: Log, retention: int | None) -> tuple[Ints, int | None]:
     """Offsets of acknowledged records, and from which offset on nothing was to be deleted; None: nobody knows.
-    retention_ns: None: no age; 0: any may be too old."""
+    retention: see retention_ns()."""
     offsets, invoked = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     bound, until = 0, 0
     late = NOWHERE  # when the last deletion of all was over whose answer does not tell how far it went
@@ -119,22 +118,7 @@ def _bound(log: Log, retention_ns: int | None) -> tuple[Ints, int | None]:
     offset, invoke = np.concatenate(offsets), np.concatenate(invoked)
     if late != NOWHERE:
         bound = max(bound, int(offset[invoke > late].min(initial=NEVER)))
-    if retention_ns is not None:
-        young = offset[invoke > until - retention_ns + _MARGIN_NS]
-        bound = max(bound, int(young.min(initial=NEVER)) if retention_ns else NEVER)
+    if retention is not None:
+        young = offset[invoke > until - retention + _MARGIN_NS]
+        bound = max(bound, int(young.min(initial=NEVER)) if retention else NEVER)
     return offset, None if bound == NEVER else bound
-
-
-def _retention_ns(plan: Mapping[str, Any]) -> int | None:
-    """None: nothing is deleted for its age; 0: what is deleted is not known."""
-    settings = plan.get("settings")
-    settings = settings if isinstance(settings, Mapping) else {}
-    if str(settings.get("log.retention.bytes", "-1")).strip() != "-1":
-        return 0
-    for name, ms in _UNITS.items():  # the finest counts, as in Kafka
-        if name in settings:
-            text = str(settings[name]).strip()
-            if text == "-1":
-                return None
-            return int(text) * ms * 1_000_000 if text.isascii() and text.isdigit() else 0
-    return None

@@ -10,6 +10,8 @@ from spark_history.errors import HistoryError
 from spark_history.log import NEVER, FinalReads
 
 ANYWHERE: Final = -1  # a log start that may have moved
+#: By setting, in ms.
+_RETENTION: Final = {"log.retention.ms": 1, "log.retention.minutes": 60_000, "log.retention.hours": 3_600_000}
 
 
 @dataclass(frozen=True)
@@ -54,10 +56,7 @@ class Options:
             keys=keys,
             retries=plan.get("idempotence", True) in (False, "false"),
             markers=log.get("markers") is True,
-            retention=any(
-                str(settings.get(f"log.retention.{unit}", "-1")).strip() != "-1"
-                for unit in ("ms", "minutes", "hours", "bytes")
-            ),
+            retention=retention_ns(plan) is not None,
             log_start=ANYWHERE if start == "moves" else start,
         )
 
@@ -70,6 +69,22 @@ class Options:
         final_reads = self.final(final_reads)
         from_start = self.log_start == ANYWHERE or final_reads.start <= self.log_start
         return from_start and final_reads.known(self.sparse)
+
+
+def retention_ns(plan: Mapping[str, Any]) -> int | None:
+    """How old a record grows before a broker may delete it, ns; None: nothing is deleted for its age; 0: what is
+    deleted is not known, as with log.retention.bytes. plan: the content of plan.json."""
+    settings = plan.get("settings")
+    settings = settings if isinstance(settings, Mapping) else {}
+    if str(settings.get("log.retention.bytes", "-1")).strip() != "-1":
+        return 0
+    for name, ms in _RETENTION.items():  # the finest counts, as in Kafka
+        if name in settings:
+            text = str(settings[name]).strip()
+            if text == "-1":
+                return None
+            return int(text) * ms * 1_000_000 if text.isascii() and text.isdigit() else 0
+    return None
 
 
 def lasting_topic(plan: Mapping[str, Any]) -> str | None:

@@ -67,6 +67,7 @@ class Rules:
     log_start: int = 0
     keys: int = 0
     markers: bool = False
+    retention: bool = False
 
 
 #: In a log: what no read returns.
@@ -264,7 +265,7 @@ def check_log(
     end = max(part.end for part in laid_out)
     options = Options(
         acks_all, compacted=rules.compacted, keys=rules.keys, log_start=rules.log_start, retries=retries,
-        markers=rules.markers,
+        markers=rules.markers, retention=rules.retention,
     )  # fmt: skip
     segments = [
         Segment(

@@ -332,6 +332,26 @@ def test_an_idempotent_producer_may_be_forgotten_with_what_was_deleted(
     assert [row["anomaly"] for row in found.rows] == ["duplicate by retry" if is_weak else "duplicate"]
 
 
+@pytest.mark.parametrize(
+    ("settings", "is_weak"),
+    [
+        ({}, False), ({"log.retention.ms": "-1"}, False), ({"log.retention.ms": " 500"}, True),
+        ({"log.retention.hours": "1"}, True), ({"log.retention.ms": "-1", "log.retention.hours": "1"}, False),
+        ({"log.retention.bytes": "100"}, True),
+    ],
+)  # fmt: skip
+def test_an_idempotent_producer_may_be_forgotten_with_what_was_too_old(
+    settings: dict[str, str], is_weak: bool
+) -> None:
+    options = Options.of({"log_start": "moves", "settings": settings}, None)
+    history = [
+        append(10, 2, 0, 50), append(11, 1, 1), read({0: 10, 1: 11}, 2, 12),
+        read({2: 10}, 3, 1000, "final_read", fetch=2),
+    ]  # fmt: skip
+    found = check_log(history, rules=Rules(log_start=options.log_start, retention=options.retention))
+    assert [row["anomaly"] for row in found.rows] == ["duplicate by retry" if is_weak else "duplicate"]
+
+
 def test_offsets_of_any_size_take_no_memory() -> None:
     far = [append(10, 1 << 50, 0), read({}, 1 << 50, 10)]
     assert names(check_log(far)) == {"phantom"}

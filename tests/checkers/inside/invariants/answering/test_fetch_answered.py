@@ -77,6 +77,15 @@ def fences_its_own(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Partition, "_refuse_epoch", lie)
 
 
+def passed_epochs_are_unknown(patch: pytest.MonkeyPatch) -> None:
+    """Who asks in a leader epoch that has passed is to wait, as if it were yet to come."""
+
+    def lie(self: Partition, leader_epoch: int) -> ErrorCode | None:
+        return None if leader_epoch in (-1, self.leader_epoch) else ErrorCode.unknown_leader_epoch
+
+    patch.setattr(Partition, "_refuse_epoch", lie)
+
+
 def refuses_the_end(patch: pytest.MonkeyPatch) -> None:
     """A consumer that has read everything has gone too far."""
     read = Partition.read_as_consumer
@@ -112,11 +121,15 @@ LIES: Lies = {
     "nobody waits": (at_once, "FetchAnswered", 0),
     "an old high watermark": (old_watermark, "FetchAnswered", 0),
     "the present leader epoch is fenced": (fences_its_own, "FetchAnswered", 0),
+    "a leader epoch that has passed is yet to come": (passed_epochs_are_unknown, "FetchAnswered", 2),
     "the end of the log is refused": (refuses_the_end, "FetchAnswered", 0),
     "news is told late": (told_of_news_late, "FetchAnswered", 1),
     "an error with an epoch's end": (errors_with_ends, "FetchAnswered", 0),
 }
-PLANS: Final = {"nothing is said of what is not here": MOVING, "who waits is not told": ELECTING}
+PLANS: Final = {
+    "nothing is said of what is not here": MOVING, "who waits is not told": ELECTING,
+    "a leader epoch that has passed is yet to come": MOVING,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("lie", LIES)
