@@ -7,12 +7,12 @@ property is about it. A story that is too long loses what matters least.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from harness.record.timeline.faults import told_faults
 from harness.report import words
 
 MAX_LINES: Final = 40
@@ -73,7 +73,7 @@ def tell(
     sentence: how it begins, and what came of it. origin, ended: seconds on the clock of the run."""
     named = _named_appends(acknowledged, sentence, where)
     lines = [_Line(origin, setting, _ESSENTIAL)]
-    lines += _faults(faults, where)
+    lines += (_Line(time, text, _ESSENTIAL - (not strikes)) for time, text, strikes in told_faults(faults, where))
     lines += _partition(trace, where, origin, named) if where else _quorum(trace, origin)
     lines += (_append(each, where) for each in named)
     lines = [line for line in lines if line.time <= ended]
@@ -92,88 +92,6 @@ def setting_of(plan: Any) -> str:
         f"{plan.topic}: {words.plural(plan.replication_factor, 'replica')}{min_isr}; "
         f"{words.plural(plan.brokers, 'broker')}, {words.plural(plan.controllers, 'controller')}{bug}"
     )
-
-
-# -- faults ---------------------------------------------------------------------------------------------------------
-
-#: Begin and end of a fault. {nodes}: by name; {is}, {has}: of one or of several.
-#: By family, and by variant where that says more: how a fault begins, and how it ends.
-_WORDS: Final[Mapping[str, tuple[str, str]]] = {
-    "power": ("the power of {nodes} is cut", "{nodes} {has} power again and {starts}"),
-    "power-outage": ("the power of {nodes} is cut", "{nodes} {has} power again and {starts}"),
-    "power-outage-cluster": ("the power of {nodes} is cut", "{nodes} {has} power again and {starts}"),
-    "page-cache": ("{nodes} {is} killed and {its} page cache is lost", "{nodes} {is} started again"),
-    "page-cache:clean": ("clean pages of {nodes} are dropped from the page cache", "that is over"),
-    "kill": ("{nodes} {is} killed", "{nodes} {is} started again"),
-    "hw-truncation": (
-        "{others} {restarts} out of reach of {first}, which leads, and then {first} is killed",
-        "{first} is started again",
-    ),
-    "kill:term": ("{nodes} {is} asked to stop", "{nodes} {is} started again"),
-    "pause": ("{nodes} {is} frozen", "{nodes} {goes} on"),
-    "partition": ("{nodes} {is} cut off from the other nodes", "the network is whole again"),
-    "network": ("links of {nodes} lose packets or are slow", "the links of {nodes} are as they were"),
-    "clock": ("the clock of {nodes} jumps or drifts", "the clock of {nodes} is right again"),
-    "clock:jump": ("the clock of {nodes} jumps", "the clock of {nodes} is right again"),
-    "clock:drift": ("the clock of {nodes} drifts", "the clock of {nodes} is right again"),
-    "clock-jump": ("the clock of {nodes} jumps", "the clock of {nodes} is right again"),
-    "disk": ("the disk of {nodes} is full", "{nodes} {has} room again and {starts}, if it had ended"),
-    "disk-full": ("the disk of {nodes} is full", "{nodes} {has} room again and {starts}, if it had ended"),
-    "disk:error": ("the disk of {nodes} fails", "it works again, and {nodes} {starts} if it had ended"),
-    "disk-error": ("the disk of {nodes} fails", "it works again, and {nodes} {starts} if it had ended"),
-    "disk:error-once": ("one operation on the disk of {nodes} fails", "{nodes} {starts} if it had ended"),
-    "disk:slow": ("the disk of {nodes} becomes slow", "the disk of {nodes} is as fast as ever"),
-    "disk:read-only": ("the disk of {nodes} refuses writes", "the disk of {nodes} can be written again"),
-    "disk:corrupt": ("{nodes} {is} killed, a file of {its} damaged, and {starts} on that", "the file is as it was"),
-    "membership": ("the membership of {nodes} is changed", "the assignment is the old one again"),
-    "membership:controlled-shutdown": ("{nodes} {is} asked to stop", "{nodes} {is} started again"),
-    "membership:preferred-election": ("other replicas are to lead, for {nodes}", "the old replicas are to lead again"),
-    "membership:reassign": ("partitions of {nodes} are reassigned", "the assignment is the old one again"),
-    "membership:new-id": ("another broker takes the place of {nodes}", "{nodes} {is} back in {its} place"),
-}
-_DIRECTIONS: Final = {"outgoing": "what they send is lost", "incoming": "what is sent to them is lost"}
-
-
-def _faults(rows: Sequence[Mapping[str, Any]], where: str) -> Iterator[_Line]:
-    for row in rows:
-        evidence = json.loads(row["evidence"])
-        if "skipped" in evidence:
-            continue
-        begin, end = _words_of(row["nemesis"])
-        one = len(row["targets"]) == 1
-        forms = {
-            "nodes": _named(row["targets"]),
-            "is": "is" if one else "are", "has": "has" if one else "have",
-            "its": "its" if one else "their", "goes": "goes" if one else "go", "starts": "starts" if one else "start",
-            "restarts": "restart" if len(row["targets"]) > 2 else "restarts",
-            "first": row["targets"][0] if row["targets"] else "nobody", "others": _named(row["targets"][1:]),
-        }  # fmt: skip
-        effects = "; ".join(_effects(evidence, where))
-        yield _Line(row["start"] / 1e9, f"FAULT {begin.format(**forms)}{effects and f' ({effects})'}", _ESSENTIAL)
-        if row["end"] is not None:
-            yield _Line(row["end"] / 1e9, end.format(**forms), _ESSENTIAL - 1)
-
-
-def _named(nodes: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(nodes[:-1]), *nodes[-1:])))
-
-
-def _words_of(nemesis: str) -> tuple[str, str]:
-    family, *variant = nemesis.split(":")[:2]
-    known = _WORDS.get(":".join((family, *variant))) or _WORDS.get(family)
-    return known or (f"{nemesis} strikes {{nodes}}", f"{nemesis} is over")
-
-
-def _effects(evidence: Mapping[str, Any], where: str) -> Iterator[str]:
-    if evidence.get("direction") in _DIRECTIONS:
-        yield _DIRECTIONS[evidence["direction"]]
-    for name, own in evidence.get("nodes", {}).items():
-        if offset_ms := own.get("clock_offset_ms"):
-            yield f"{words.duration(abs(offset_ms) / 1e3)} {'ahead' if offset_ms > 0 else 'back'}"
-        if drifted_ms := own.get("clock_drifted_ms"):
-            yield f"by {words.duration(abs(drifted_ms) / 1e3)} {'ahead' if drifted_ms > 0 else 'back'} in the end"
-        if lost := own.get("lost_by_partition", {}).get(where):
-            yield f"{name} loses {words.plural(lost, 'record')} of {where} that were never synced"
 
 
 # -- what the cluster did -------------------------------------------------------------------------------------------
