@@ -89,3 +89,16 @@ def test_a_follower_that_loses_its_power_as_it_begins_anew_is_counted_on_by_nobo
     done = simulate(Swarm()(plan, 5719))
     assert (done.violation, done.crash) == (None, "")
     assert done.judge()["verdict"] == "pass"
+
+
+def test_a_rebalancing_is_planned_from_what_is_so() -> None:
+    """It was planned from a view in which the pile that it had made was not there yet, and then left as it was (balance
+    was what was wrong, falsely)."""
+    plan = Plan(
+        run="explore", on="simulation", nemesis=("all",), rate=12.0, partitions=2, concurrency=2, brokers=4,
+        time_limit=16.0, delete_records=5.0, short_lived_topics=4.0, must_take_effect="any",
+    )  # fmt: skip
+    done = simulate(Swarm()(plan, 673))
+    assert any(fault.nemesis == "membership:rebalance" for fault in done.schedule)
+    assert (done.violation, done.crash) == (None, "")
+    assert done.judge()["verdict"] == "pass"
