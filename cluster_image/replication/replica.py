@@ -185,8 +185,9 @@ class Replica(ABC):
             self._begin_anew_at(self.log.lacks_from)
         if diverging is not None:
             offset = rules.truncation_offset(diverging, self.log.end_offset_for_epoch(diverging[0]))
-            if offset < self.log.start_offset or self.log.end_if_cut_at(offset) < self.log.start_offset:
-                # Not one record stays. Where the log would end, it may lack what its leader has below.
+            log_start = self.log.start_offset
+            end_if_cut = self.log.end_if_cut_at(offset) if offset >= log_start else offset
+            if rules.keeps_nothing(end_if_cut, log_start):
                 self._begin_anew_at(leaders_start)
                 return True
             self._truncate_to(offset)

@@ -103,11 +103,18 @@ class Disk(Protocol):
         try:
             file.truncate(0)
             file.append(data)
-            file.sync()
+            make_content_durable(file)
         finally:
             file.close()
         self.rename(temporary, path)
         self.sync_directory(parent(path))
+
+
+def make_content_durable(file: File) -> None:
+    """Before a file takes the place of another: a file system may make the rename durable before what was written, and
+    a power loss in between would leave neither the old content nor the new (KAFKA-12520: what is renamed must not rely
+    on the order in which a file system writes)."""
+    file.sync()
 
 
 def parent(path: str) -> str:

@@ -44,11 +44,7 @@ DROPS: Final[Mapping[str, Drop]] = {
     "retention-12": Returns(_PARTITION, "Partition.start_of_log", "0"),
     "retention-13": Returns(_REPLICA, "Replica.leader_starts_at", "None"),
     "retention-14": Returns(_RULES, "begins_elsewhere", "False"),
-    "retention-15": Text(
-        _REPLICA,
-        "                self._begin_anew_at(leaders_start)\n                return True\n",
-        "                pass\n",
-    ),
+    "retention-15": Returns(_SHARED, "keeps_nothing", "False"),
     "retention-16": Returns(_LOG, "Log._begins_within", "False"),
     "retention-17": Text(
         _PARTITION,

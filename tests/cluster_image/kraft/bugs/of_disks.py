@@ -34,6 +34,15 @@ def power_cut_after_a_segment_was_flushed(directory: Path) -> Any:
     return Log.open(disk, "t-0").end_offset
 
 
+def power_cut_after_a_file_was_replaced(directory: Path) -> Any:
+    """What it holds then."""
+    disk = simulated_disk()
+    disk.write_atomically("checkpoint", b"before")
+    disk.write_atomically("checkpoint", b"after")
+    disk.root = disk.root.after_power_loss(Random(0), 0.0, 64)  # with nothing that happens to be written back
+    return disk.read("checkpoint")
+
+
 def append_after_one_that_failed(directory: Path) -> Any:
     """Is it taken, and does a start find it?"""
     disk = simulated_disk()

@@ -333,6 +333,7 @@ CASES: dict[str, tuple[Callable[[Path], Any], Any, Any]] = {
     "M59": (of_disks.append_after_one_that_failed, "refused", (2, 1)),
     "M60": (idempotence.retry_after_a_crash, 0, None),
     "M61": (of_disks.metadata_log_of_a_killed_process, (1, 1), (1, 0)),
+    "M62": (of_disks.power_cut_after_a_file_was_replaced, b"after", b""),
     "M63": (voter_about_to_fetch, 1, 0),
     "M65": (old_records_on_a_majority, 0, 2),
     "M67": (second_vote_after_a_restart, False, True),
