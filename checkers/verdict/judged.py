@@ -9,6 +9,7 @@ from typing import Any, Final
 from checkers.anomalies import examples
 from checkers.properties import WEAK
 from checkers.verdict.tally import EXIT_CODES, by_property, name
+from checkers.verdict.vacuous import vacuous
 
 #: In counts: how many sets nobody has read.
 NEVER_READ: Final = "never read"
@@ -37,12 +38,12 @@ def verdict(judged: Judged, plan: Mapping[str, Any]) -> dict[str, Any]:
     elif judged.undecided:
         word, reason = "unknown", "; ".join(judged.undecided)
     elif not operations:
-        word, reason = "unknown", "vacuous: the history holds no operation"
+        word, reason = "unknown", vacuous("the history holds no operation")
     elif not any(count for of, count in judged.counts.items() if of.endswith(" ok")):
-        word, reason = "unknown", f"vacuous: none of the {operations:,} operations was ok"
+        word, reason = "unknown", vacuous(f"none of the {operations:,} operations was ok")
     elif unread := judged.counts.get(NEVER_READ):
         of = f"{unread:,} of {judged.counts['keys']:,} sets were" if judged.counts["keys"] > 1 else "the set was"
-        word, reason = "unknown", f"vacuous: {of} never read"
+        word, reason = "unknown", vacuous(f"{of} never read")
     else:
         checked = ", ".join(property_ for property_ in judged.properties if property_ not in WEAK)
         besides = f"; allowed here: {name(allowed)}" if allowed else ""

@@ -54,6 +54,7 @@ from checkers.properties import (
 from checkers.verdict import thresholds
 from checkers.verdict.own import Own
 from checkers.verdict.tally import EXIT_CODES, Tally, by_property, name
+from checkers.verdict.vacuous import vacuous
 
 if TYPE_CHECKING:
     from checkers.transactions.runs import OfTransactions
@@ -258,11 +259,11 @@ def _decide(
     if evidence.ended:
         return "unknown", f"{evidence.ended}: {so_far}"
     if not acknowledged:
-        return "unknown", "vacuous: no append was acknowledged"
+        return "unknown", vacuous("no append was acknowledged")
     if evidence.doubts:  # of a harness that failed nobody knows whether its faults took effect
         return "unknown", "; ".join(evidence.doubts)
-    if vacuous := _vacuous(evidence):
-        return "unknown", f"vacuous: {vacuous}"
+    if why := _proves_nothing(evidence):
+        return "unknown", vacuous(why)
     if not evidence.complete:
         missing = ", ".join(evidence.missing[:3]) + (" …" if len(evidence.missing) > 3 else "")
         return "unknown", f"the final reads of {missing} are missing, so a loss at the end would go unseen: {so_far}"
@@ -302,7 +303,7 @@ def _rarely_served(availability: Mapping[str, Any] | None) -> str:
     return f"; but {least['partition']} acknowledged for only {least['share']:.0%} of the time"
 
 
-def _vacuous(evidence: Evidence) -> str:
+def _proves_nothing(evidence: Evidence) -> str:
     """Why the faults prove nothing, or an empty string."""
     must = evidence.plan.get("must_take_effect", "each")
     if not evidence.plan.get("nemesis"):

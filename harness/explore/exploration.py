@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from checkers.dataset import check_dataset
+from checkers.verdict.vacuous import is_vacuous
 from harness.errors import BadArguments, ExitCode, HarnessFailure, describe
 from harness.explore import coverage, failures, parts
 from harness.explore.failures import Failure
@@ -103,7 +104,7 @@ class Exploration:
             return ExitCode.FAIL
         if self.failing or self.problems:
             return ExitCode.HARNESS_FAILURE
-        undecided = any(not reason.startswith("vacuous: ") for reason in self.unknown)
+        undecided = any(not is_vacuous(reason) for reason in self.unknown)
         proven = self.passed and self.runs == self.asked and not undecided
         vacuous = self.without_effect and self.plan.must_take_effect != "none"
         return ExitCode.PASS if proven and not vacuous else ExitCode.UNKNOWN

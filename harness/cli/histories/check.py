@@ -183,7 +183,9 @@ def _judge_together(
 
 
 def _is_vacuous(outcome: Outcome) -> bool:
-    return outcome.word == "unknown" and str(outcome.verdict["reason"]).startswith("vacuous: ")
+    from checkers.verdict.vacuous import is_vacuous
+
+    return outcome.word == "unknown" and is_vacuous(str(outcome.verdict["reason"]))
 
 
 def _plan(
