@@ -88,6 +88,7 @@ _WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "membership:upgrade": ("{nodes} {is} given another release", "that is over"),
     "choreography": ("a choreography begins", "what the choreography struck is whole again"),
 }  # fmt: skip
+_SECONDS: Final = ("at_s", "waited_s")
 _DIRECTIONS: Final = {"outgoing": "what they send is lost", "incoming": "what is sent to them is lost"}
 
 
@@ -102,9 +103,8 @@ def told_faults(rows: Sequence[Mapping[str, Any]], where: str) -> Iterator[Told]
         effects = "; ".join(_effects(evidence, where))
         start = row["start"] / 1e9
         yield Told(start, f"FAULT {begin.format(**forms)}{effects and f' ({effects})'}", True)
-        for step in evidence.get("steps", ()):
-            if told := _step(step):
-                yield Told(start + step["at_s"] + step.get("waited_s", 0.0), told, "waited_s" not in step)
+        for step in told_steps(evidence):
+            yield step._replace(time=start + step.time, text=f"choreography: {step.text}")
         if row["end"] is not None:
             yield Told(row["end"] / 1e9, end.format(**forms), False)
 
@@ -133,16 +133,26 @@ def _named(nodes: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(nodes[:-1]), *nodes[-1:])))
 
 
-def _step(step: Mapping[str, Any]) -> str:
-    """Of a choreography. Empty: it was over at once, or waited for nothing but time."""
-    if "skipped" in step or "failed" in step:
-        return f"choreography: {step['step']}: {step.get('skipped') or step.get('failed')}"
-    whom = step.get("struck") or _links(step.get("links", ())) or step.get("of") or ()
-    if "waited_s" in step and not str(step["step"]).startswith("until "):
-        return ""
-    told = [", ".join(whom), "in vain" if step.get("gave_up") else ""]
-    more = "; ".join(filter(None, told))
-    return f"choreography: {step['step']}{more and f' ({more})'}"
+def told_steps(evidence: Mapping[str, Any]) -> Iterator[Told]:
+    """Of a choreography, but for those that waited for nothing but time. Times are since the fault began; a step that
+    waited is told at its end. evidence: of the fault, which others may have written: what is no step is left out."""
+    steps = evidence.get("steps")
+    for step in steps if isinstance(steps, list) else ():
+        if not isinstance(step, Mapping) or not all(isinstance(step.get(key, 0), int | float) for key in _SECONDS):
+            continue
+        name, at_s, waited_s = str(step.get("step")), step.get("at_s", 0.0), step.get("waited_s")
+        if "skipped" in step or "failed" in step:
+            yield Told(at_s, f"{name}: {step.get('skipped') or step.get('failed')}", True)
+        elif waited_s is None or name.startswith("until "):
+            more = "; ".join(filter(None, [", ".join(_struck(step)), "in vain" * bool(step.get("gave_up"))]))
+            yield Told(at_s + (waited_s or 0.0), f"{name}{more and f' ({more})'}", waited_s is None)
+
+
+def _struck(step: Mapping[str, Any]) -> Sequence[str]:
+    """Nodes, or links; or of whom it waited for something."""
+    struck, links, of = (step.get(key) for key in ("struck", "links", "of"))
+    told = _links(list(map(str, links))) if isinstance(links, list) else struck or of
+    return list(map(str, told)) if isinstance(told, list) else []
 
 
 def _links(links: Sequence[str]) -> Sequence[str]:

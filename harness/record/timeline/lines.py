@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from harness.errors import BadArguments
 from harness.record.timeline import clock, violations
+from harness.record.timeline.faults import told_steps
 from harness.record.timeline.nodes import Line, Span, log_lines, trace_lines
 from harness.record.timeline.violations import Violation
 from spark_history.regular import NotRegular, open_regular, read_object, require_regular
@@ -205,6 +206,8 @@ class RunTimeline:
                 continue
             effect = "" if fault.get("effective") else " (no evidence of an effect)"
             yield Line(fault["start"], "", "fault", f"{name} strikes {whom}{effect}")
+            for step in told_steps(fault["evidence"]):
+                yield Line(fault["start"] + round(step.time * 1e9), "", "fault", f"{name}: {step.text}")
             if fault["end"] is not None:
                 yield Line(fault["end"], "", "fault", f"{name} is healed ({whom})")
             if isinstance(again := fault["evidence"].get("in_sync_at"), int):

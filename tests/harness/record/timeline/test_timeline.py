@@ -66,7 +66,9 @@ def run(tmp_path: Path) -> Path:
     (tmp_path / "trace" / "broker-1.jsonl").write_text(f"{text}\nbroken\n")
     for name, rows, schema in (
         ("faults", [fault(0, "clock:jump", 5, 6, {"nodes": {"broker-2": {"clock_offset_ms": 3_600_000}}}),
-                    fault(1, "power:node", 3, 4, {"in_sync_at": ORIGIN + int(4.5 * S)})], FAULTS),
+                    fault(1, "power:node", 3, 4, {"in_sync_at": ORIGIN + int(4.5 * S)}),
+                    fault(2, "choreography", 8, 9, {"steps": [{"step": "kill leader", "at_s": 0.25,
+                                                               "struck": ["broker-1"]}]})], FAULTS),
         ("operations", [operation(n, n * 0.1, "fail" if n == 31 else "ok", n) for n in range(100)], OPERATIONS),
     ):  # fmt: skip
         folder = tmp_path / "history" / name / ("topic=t/partition=0" if name == "operations" else "")
@@ -90,6 +92,7 @@ def test_all_of_it_is_in_order_of_the_runs_own_seconds_whatever_the_clock(run: P
     assert (1.5, "broker-2", "KafkaConfig values: \n(2 more lines)") in told
     assert (1.0, "broker-1", "role: leader 1, isr [1, 2]") in told
     assert (3.0, "", "F1 power:node strikes broker-1") in told
+    assert (8.25, "", "F2 choreography: kill leader (broker-1)") in told
     assert (4.5, "", "after F1 power:node every replica is back in its ISR") in told
     assert all(len(text) <= MOST_TEXT for _, _, text in told)
     assert {node for _, node, _ in texts(run, nodes=["broker-2"])} == {"", "broker-2"}

@@ -89,6 +89,11 @@ def test_a_choreography_is_told_by_its_steps_each_at_its_time() -> None:
     ]
 
 
+@pytest.mark.parametrize("steps", [7, {"step": 1}, [7], [{"step": "kill", "at_s": "x"}], [{"at_s": 1, "waited_s": []}]])
+def test_what_is_no_step_is_left_out(steps: Any) -> None:
+    assert len(told("choreography", {"steps": steps}, "broker-1")) == 2
+
+
 def test_what_a_fault_does_outweighs_that_it_is_over() -> None:
     row = {"nemesis": "kill", "targets": ["broker-1"], "start": 0, "end": 1, "evidence": "{}"}
     assert [line.strikes for line in told_faults([row], "")] == [True, False]
