@@ -146,6 +146,12 @@ def not_known(why: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def is_covered(of: Mapping[str, Any]) -> bool:
+    """Would code that is right have lost nothing? Its faults stayed within what is promised to be survived, and the
+    promise is one for these settings. of: `contract` of a verdict."""
+    return bool(of["within"]) and of["promised"] is not False
+
+
 def weigh_losses(of: Mapping[str, Any], partitions: Iterable[str]) -> str:
     """What the contract says of acknowledged records lost on these partitions, as the end of a sentence; or nothing."""
     if of.get("within") is None or not of.get("promised"):

@@ -118,4 +118,10 @@ BEYOND: Final[Mapping[str, Named]] = {
         "cut leader from brokers; for 2s; power-off follower; power-off other; power-off leader; start leader; "
         "for 1s; start follower; pause follower; start other; for 4s; resume; heal; until in-isr other",
     ),
+    "lagging-replica-leads": Named(
+        "who lags is elected uncleanly, as the others are gone, and they are back (unclean.recovery.strategy="
+        "proactive): beyond what replication survives",
+        "kill follower; until out-of-isr follower; for 4s; kill other; kill leader; past session; start follower; "
+        "for 8s; start leader; start other; until in-isr other",
+    ),
 }  # fmt: skip

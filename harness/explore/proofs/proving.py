@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from checkers.inside.contract import is_covered
 from harness.errors import describe
 from harness.explore.proofs.search import Found
 from harness.explore.shrinking.shrink import NothingToShrink, Shrunk, shrink
@@ -104,7 +105,7 @@ def without_bug(plan: Plan, schedule: Schedule) -> tuple[str, str]:
         longer = sound.model_copy(update={"time_limit": sound.time_limit + _LONGER_S})
         simulated = simulate(longer, schedule)
         verdict = simulated.judge()
-    excused = verdict["verdict"] == "fail" and simulated.violation is None and not verdict["contract"]["within"]
+    excused = verdict["verdict"] == "fail" and simulated.violation is None and not is_covered(verdict["contract"])
     return BEYOND if excused else str(verdict["verdict"]), str(verdict["reason"])
 
 

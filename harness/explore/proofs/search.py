@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from checkers.inside.contract import is_covered
 from harness.explore.failures import Failure
 from harness.explore.simulate import simulate
 from harness.explore.source import Source
@@ -92,12 +93,12 @@ class Search:
 
 
 def _found(outcome: Outcome, runs: int) -> Found | None:
-    """None also where faults were beyond what the cluster promises to survive, and its history shows no more than that:
-    code that is right would do the same."""
+    """None also where nothing was promised, as faults were beyond what the cluster survives or its settings give it up,
+    and the history shows no more than that: code that is right would do the same."""
     if not outcome.failed:
         return None
     stopped = outcome.simulated is not None and outcome.simulated.violation is not None
-    if outcome.verdict is not None and not outcome.verdict["contract"]["within"] and not stopped:
+    if outcome.verdict is not None and not is_covered(outcome.verdict["contract"]) and not stopped:
         return None
     failure = Failure.of(outcome, None)
     property_ = failure.property if failure.result == "fail" else {"crashed": "crash"}.get(failure.result, "hang")

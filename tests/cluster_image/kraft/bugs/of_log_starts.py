@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster_image.replication.retention import next_start
-from cluster_image.storage.errors import OffsetOutOfRange
+from cluster_image.storage.errors import NonContiguousAppend, OffsetOutOfRange
 from tests.cluster_image.kraft.broker.test_partition import Replica, batch, config, follow, leaders_batch
 
 
@@ -18,6 +18,20 @@ def _start(directory: Path, *, leads: bool) -> Any:
         log.append_as_leader(batch(), 0)
         log.roll()
     return next_start(log, config(log_retention_bytes=0, log_retention_ms=-1), 2, 0, leads)
+
+
+def log_that_parts_below_its_start(directory: Path) -> Any:
+    """The leader, which was elected uncleanly, has nothing of the epoch of all that this one has kept."""
+    replica = Replica(directory)
+    for _ in range(3):
+        replica.partition.log.append_as_leader(batch(), 0)
+    replica.partition.log.raise_start_to(2)
+    follow(replica, 1, 3)
+    try:
+        replica.partition.apply_fetch(1, 3, b"", 1, (0, 1), leaders_start=0)
+    except NonContiguousAppend:
+        return "fails"
+    return replica.partition.log.start_offset, replica.partition.log.end_offset
 
 
 def retention_of_what_is_not_committed(directory: Path) -> Any:

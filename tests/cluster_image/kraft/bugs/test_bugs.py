@@ -302,6 +302,7 @@ CASES: dict[str, tuple[Callable[[Path], Any], Any, Any]] = {
     "M02": (epoch_unknown_to_the_leader, (1, 5), None),
     "M04": (fetch_of_an_earlier_leader_epoch, (ErrorCode.fenced_leader_epoch, 0), (ErrorCode.none, 1)),
     "M06": (of_partitions.follower_of_no_epoch, ErrorCode.offset_out_of_range, None),
+    "M12": (of_log_starts.log_that_parts_below_its_start, (0, 0), "fails"),
     "M13": (answer_that_comes_after_the_leader_was_deposed, 0, 1),
     "M15": (last_replica_standing, 0, 1),
     "M16": (proposed_member_is_behind, 0, 1),

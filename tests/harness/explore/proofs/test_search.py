@@ -24,17 +24,20 @@ def plan_of(seed: int) -> Plan:
     return PLAN.model_copy(update={"seed": seed})
 
 
-def verdict(result: str, *, within: bool = True) -> Mapping[str, Any]:
+def verdict(result: str, contract: Mapping[str, bool]) -> Mapping[str, Any]:
     anomalies = {"log linearizability": {"count": 1, "weak": False, "anomalies": {"lost append": 1}, "example": "one"}}
     return {
-        "verdict": result, "reason": result, "contract": {"within": within}, "origin_ns": 0, "faults": {},
+        "verdict": result, "reason": result, "contract": contract, "origin_ns": 0, "faults": {},
         "operations": {}, "anomalies": anomalies if result == "fail" else {},
     }  # fmt: skip
 
 
-def outcome(seed: int, result: str, *, within: bool = True, violation: Violation | None = None) -> Outcome:
+def outcome(
+    seed: int, result: str, *, within: bool = True, promised: bool = True, violation: Violation | None = None
+) -> Outcome:
+    contract = {"within": within, "promised": promised}
     simulated = Simulated(plan_of(seed), (), {}, violation, (), (), "hash", 100, 60.0, 2.0)
-    return Outcome(plan_of(seed), "judged", simulated=simulated, verdict=verdict(result, within=within))
+    return Outcome(plan_of(seed), "judged", simulated=simulated, verdict=verdict(result, contract))
 
 
 def searching(count: int = 4, budget_s: float = 100.0) -> Search:
@@ -54,13 +57,14 @@ def test_the_first_of_the_seeds_that_fail_is_found_whichever_comes_back_first() 
     assert search.next_job() is None
 
 
-def test_what_is_beyond_the_promise_is_not_found_but_a_violation_is() -> None:
+@pytest.mark.parametrize("covered", [{"within": False}, {"promised": False}])
+def test_what_is_beyond_the_promise_is_not_found_but_a_violation_is(covered: dict[str, bool]) -> None:
     search = searching()
     for _ in range(2):
         search.next_job()
-    search.take(0, outcome(0, "fail", within=False))
+    search.take(0, outcome(0, "fail", **covered))
     assert search.found is None and not search.ended
-    search.take(1, outcome(1, "fail", within=False, violation=VIOLATION))
+    search.take(1, outcome(1, "fail", **covered, violation=VIOLATION))
     assert search.found is not None and str(search.found) == "LogMatching"
 
 
