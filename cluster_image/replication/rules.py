@@ -34,9 +34,9 @@ def truncation_offset(leaders: tuple[int, int], own: tuple[int, int]) -> int:
 
 
 def keeps_nothing(end_if_cut: int, log_start: int) -> bool:
-    """Does not one record stay of a follower's log that is cut where it diverges? Then it begins anew where its leader's
-    log starts: where its own would end, it may lack what its leader has below (KAFKA-12996). end_if_cut: where it would
-    end, as batches are kept whole."""
+    """Does not one record stay of a follower's log that is cut where it diverges? Then it begins anew where its
+    leader's log starts: where its own would end, it may lack what its leader has below (KAFKA-12996). end_if_cut: where
+    it would end, as batches are kept whole."""
     return end_if_cut < log_start
 
 

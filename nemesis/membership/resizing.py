@@ -184,7 +184,7 @@ class Rebalance(_Resizing):
         refused = await admin.reassign(targets)
         piled = {place: replicas for place, replicas in targets.items() if place not in refused}
         await self._watched(admin, piled, loop.time() + MOVES_PATIENCE_S, {})
-        # Of two views that differ in the order of replicas alone, nothing tells which is the newer: a plan could be made
+        # Of two views that differ in the order of replicas alone nothing tells which is newer: the plan could be made
         # of what was before.
         await _shown(admin, piled)
         return {"piled_up_on": node.id, **await self.balance(admin, _ids(cluster), since)}
