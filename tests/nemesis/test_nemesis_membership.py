@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from checkers import balance
 from harness.cli.simulated.explore import read_options
 from harness.cli.simulated.planning import planned
 from harness.cluster import NotAvailable
@@ -32,7 +31,6 @@ from harness.targets.kafka_api.observer import KafkaObserver
 from harness.targets.kraft.target import Kraft
 from nemesis import Nemesis, Situation, merge
 from nemesis.membership import ControlledShutdown, Membership, NewId, PreferredElection, Reassign, restoration
-from nemesis.membership.mover import Mover
 from nemesis.membership.restoration import NotRestored
 from tests.harness.run.fakes import FakeRecorder
 
@@ -472,35 +470,6 @@ def test_the_family_draws_every_variant_and_heals_under_its_own_name() -> None:
         assert "brokers 1, 2, 3 → " in reported and "{" not in reported
 
     Bench().run(scenario)
-
-
-def test_a_rebalancing_is_planned_from_what_brokers_show_once_all_is_piled_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that lags tells the replicas in their old order for another while, which is the balanced one."""
-
-    async def scenario(bench: Bench) -> None:
-        admin, nemesis = bench.admin, Membership.variants["rebalance"]()
-        assert isinstance(nemesis, Mover)
-        old, metadata, reassign, stale = await admin.metadata(), admin.metadata, admin.reassign, [0]
-
-        async def lagging() -> Metadata:
-            newest = await metadata()
-            stale[0] -= 1
-            return old if stale[0] >= 0 else newest
-
-        async def reassigned(targets: Any) -> Any:
-            refused = await reassign(targets)
-            stale[0] = 2
-            return refused
-
-        monkeypatch.setattr(admin, "metadata", lagging)
-        monkeypatch.setattr(admin, "reassign", reassigned)
-        evidence = await nemesis.move(bench.cluster, bench.cluster.brokers[0], ONE_OF, old)
-        fault = {"fault": 0, "nemesis": nemesis.name, "start": 0, "evidence": json.loads(json.dumps(evidence))}
-        assert evidence["rebalanced"]["unfinished"] == 0
-        assert evidence["rebalanced"]["load"]["before"]["1"]["leaders"] == len(old.partitions)
-        assert balance.check("r", [fault], 0).rows == []
-
-    Bench(brokers=4).run(scenario)
 
 
 @pytest.mark.parametrize("name", VARIANTS)

@@ -142,7 +142,7 @@ def told_steps(evidence: Mapping[str, Any]) -> Iterator[Told]:
             continue
         name, at_s, waited_s = str(step.get("step")), step.get("at_s", 0.0), step.get("waited_s")
         if "skipped" in step or "failed" in step:
-            yield Told(at_s, f"{name}: {step.get('skipped') or step.get('failed')}", True)
+            yield Told(at_s, f"{name}: {step.get('skipped') or step.get('failed')}", False)
         elif waited_s is None or name.startswith("until "):
             more = "; ".join(filter(None, [", ".join(_struck(step)), "in vain" * bool(step.get("gave_up"))]))
             yield Told(at_s + (waited_s or 0.0), f"{name}{more and f' ({more})'}", waited_s is None)

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from harness.plan import registry
-from harness.record.timeline.faults import told_faults, words_of
+from harness.record.timeline.faults import told_faults, told_steps, words_of
 from nemesis.composites import Composite
 
 #: What others say of a family's variants as well as they do themselves.
@@ -92,6 +92,11 @@ def test_a_choreography_is_told_by_its_steps_each_at_its_time() -> None:
 @pytest.mark.parametrize("steps", [7, {"step": 1}, [7], [{"step": "kill", "at_s": "x"}], [{"at_s": 1, "waited_s": []}]])
 def test_what_is_no_step_is_left_out(steps: Any) -> None:
     assert len(told("choreography", {"steps": steps}, "broker-1")) == 2
+
+
+def test_a_step_that_strikes_nobody_does_not_outweigh_what_the_cluster_does() -> None:
+    steps = [{"step": "kill leader", "at_s": 0, "struck": ["broker-1"]}, {"step": "heal", "at_s": 1, "skipped": "none"}]
+    assert [step.strikes for step in told_steps({"steps": steps})] == [True, False]
 
 
 def test_what_a_fault_does_outweighs_that_it_is_over() -> None:

@@ -1,0 +1,44 @@
+"""What faults that resize or rebalance a cluster plan, and from what."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from checkers import balance
+from harness.targets.admin import Metadata
+from nemesis.membership import Membership
+from nemesis.membership.mover import Mover
+
+from .test_nemesis_membership import ONE_OF, Bench
+
+
+def test_a_rebalancing_is_planned_from_what_brokers_show_once_all_is_piled_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that lags tells the replicas in their old order for another while, which is the balanced one."""
+
+    async def scenario(bench: Bench) -> None:
+        admin, nemesis = bench.admin, Membership.variants["rebalance"]()
+        assert isinstance(nemesis, Mover)
+        old, metadata, reassign, stale = await admin.metadata(), admin.metadata, admin.reassign, [0]
+
+        async def lagging() -> Metadata:
+            newest = await metadata()
+            stale[0] -= 1
+            return old if stale[0] >= 0 else newest
+
+        async def reassigned(targets: Any) -> Any:
+            refused = await reassign(targets)
+            stale[0] = 2
+            return refused
+
+        monkeypatch.setattr(admin, "metadata", lagging)
+        monkeypatch.setattr(admin, "reassign", reassigned)
+        evidence = await nemesis.move(bench.cluster, bench.cluster.brokers[0], ONE_OF, old)
+        fault = {"fault": 0, "nemesis": nemesis.name, "start": 0, "evidence": json.loads(json.dumps(evidence))}
+        assert evidence["rebalanced"]["unfinished"] == 0
+        assert evidence["rebalanced"]["load"]["before"]["1"]["leaders"] == len(old.partitions)
+        assert balance.check("r", [fault], 0).rows == []
+
+    Bench(brokers=4).run(scenario)
