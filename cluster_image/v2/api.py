@@ -1,5 +1,5 @@
 """A broker's requests: what each API is answered with. Administrators' commands are carried out by the broker that is
-asked, by way of ZooKeeper (admin.py)."""
+asked, by way of ZooKeeper (administration/)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from cluster_image.replication.served import Refused
 from cluster_image.wire.integers import BrokerId, i32
 from cluster_image.wire.messages import NO_THROTTLE, is_topic_name, make, response_module, shortened
 
-from .admin import Admin, AdminError
+from .administration.admin import Admin
+from .administration.command import AdminError
 from .metadata.view import Cluster, View
 from .partition.replica import Partition
 from .replicas import Replicas

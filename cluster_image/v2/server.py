@@ -20,7 +20,7 @@ from cluster_image.storage.disk import Disk
 from cluster_image.storage.errors import StorageError
 from cluster_image.telemetry.trace import Trace, no_trace
 
-from .admin import Admin
+from .administration.admin import Admin
 from .api import SERVED, BrokerApi
 from .metadata import paths, reading
 from .metadata.paths import Registered

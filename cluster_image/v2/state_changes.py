@@ -27,8 +27,13 @@ class StateChanges:
 
     def __init__(self, zookeeper: ZooKeeper, config: Config, trace: Trace = no_trace) -> None:
         self._zookeeper = zookeeper
+        self._config = config
         self._limit = config["v2.state.queue.limit"]
         self._trace = trace
+
+    def by(self, zookeeper: ZooKeeper) -> StateChanges:
+        """The same, written by another client."""
+        return StateChanges(zookeeper, self._config, self._trace)
 
     def queue(self, broker: int) -> StateQueue:
         return StateQueue(self._zookeeper, broker, self._limit)

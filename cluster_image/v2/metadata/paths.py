@@ -9,6 +9,7 @@
 | /brokers/partitions_reassigned/[topic]/[part.] | 1,2,3; nothing: to be deleted | administrator |
 | /brokers/state/[broker]/request-[number]      | a state change (state_queue.py) | leader, administrator |
 | /brokers/commands/[topic]                     | which command on it is under way | broker, ephemeral |
+| /brokers/commands/[command]                   | nothing: that command is under way | broker, ephemeral |
 
 001 gives the leader's epoch in two of these under "becomeLeader" and in none under "Paths"; both have it here.
 """
@@ -30,8 +31,14 @@ COMMANDS: Final = f"{BROKERS}/commands"
 PARENTS: Final = (BROKERS, IDS, TOPICS, REASSIGNED, STATE, COMMANDS)
 
 
-def command(topic_name: str) -> str:
+def commanded(topic_name: str) -> str:
+    """The lock."""
     return f"{COMMANDS}/{topic_name}"
+
+
+def command(topic_name: str, broker_id: int, session: int, number: int) -> str:
+    """A node of this command alone, in which it differs from the lock: no topic's name has a colon."""
+    return f"{COMMANDS}/{topic_name}:{broker_id}:{session}:{number}"
 
 
 def broker(broker_id: int) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
 from typing import Final, TypeVar
 
 from . import (
@@ -21,6 +22,7 @@ from . import (
     Watcher,
     ZooKeeper,
 )
+from .fenced import FencedZooKeeper
 
 T = TypeVar("T")
 #: Between a call that failed and the next, while there is a connection.
@@ -110,6 +112,12 @@ class RetryingZooKeeper(ZooKeeper):
 
     async def multi(self, operations: Sequence[Operation]) -> Sequence[str | Stat | None]:
         return await self._client.multi(operations)
+
+    def fenced(self, fence: str) -> RetryingZooKeeper:
+        """The same client, which writes as long as that node is there; then its writes raise Fenced."""
+        fenced = copy(self)
+        fenced._client = FencedZooKeeper(self._client, fence)
+        return fenced
 
 
 async def _raised(error: Exception) -> T:

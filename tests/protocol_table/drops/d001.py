@@ -12,7 +12,8 @@ _ELECTION: Final = "v2/partition/election.py"
 _COMMIT: Final = "v2/partition/commit.py"
 _MOVES: Final = "v2/partition/reassignments.py"
 _QUEUE: Final = "v2/metadata/state_queue.py"
-_ADMIN: Final = "v2/admin.py"
+_ADMIN: Final = "v2/administration/admin.py"
+_COMMAND: Final = "v2/administration/command.py"
 _STATE: Final = "v2/state_changes.py"
 _REPLICAS: Final = "v2/replicas.py"
 
@@ -36,22 +37,29 @@ DROPS: Final[Mapping[str, Drop]] = {
         "                raise FollowerStateChangeQueueFull(",
         "                FollowerStateChangeQueueFull(",
     ),
-    "001-state-5": Text(_ADMIN, "for r in replicas if r in live and await", "for r in replicas if await"),
+    "001-state-5": Text(_COMMAND, "for r in replicas if r in live and await", "for r in replicas if await"),
     "001-roles-1": Returns(_RULES, "start_following", "FollowerStart(end_offset, names_epoch=True)"),
     "001-roles-2": Returns(_RULES, "next_epoch", "isr_epoch"),
     "001-roles-3": Returns(_RULES, "watermark_on_election", "high_watermark"),
     "001-roles-4": Returns(_ELECTION, "Replicating._wait_for_followers", "True"),
     "001-roles-5": Returns(_RULES, "expected_isr_version", "known_version"),
-    "001-topics-1": Returns(_ADMIN, "Admin._clean_failed_creation", "True"),
+    "001-topics-1": Returns(_COMMAND, "TopicCommand._clean_failed_creation", "True"),
     "001-topics-2": Text(
-        _ADMIN,
+        _COMMAND,
         "        if found is not None and found[0] != BEING_MADE:\n            raise",
         "        if False:\n            raise",
     ),
     "001-topics-3": Text(_MOVES, "        if not coming:\n", "        if False:\n"),
-    "001-topics-4": Returns(_ADMIN, "Admin._add_partitions", "None"),
+    "001-topics-4": Returns(_COMMAND, "TopicCommand.add_partitions", "None"),
     "001-topics-5": Text(
-        _ADMIN, "            if await self._holds(path, mine):\n                break\n", "            break\n"
+        _ADMIN,
+        "            if await self._zookeeper.exists(mine) is not None:\n                break\n",
+        "            break\n",
+    ),
+    "001-topics-13": Text(
+        "v2/zookeeper/fenced.py",
+        "(await self._client.multi([Check(self._fence, 0), *operations]))[1:]",
+        "await self._client.multi(operations)",
     ),
     "001-commit-1": Text(
         "v2/partition/replica.py",
@@ -72,26 +80,26 @@ DROPS: Final[Mapping[str, Drop]] = {
         "interval = None",
     ),
     "001-topics-11": Text(
-        _ADMIN,
-        "            if await reading.reassigned_to(self._zookeeper, topic, index) != ():\n                return\n",
-        "            pass\n",
+        _COMMAND,
+        "await reading.reassigned_to(self._zookeeper, self._topic, index) != ():\n                return\n",
+        "True:\n                pass\n",
     ),
     "001-topics-12": Text(
-        _ADMIN, "await reading.replicas_of(self._zookeeper, topic, index) or tuple(await self._members())\n",
-        "await reading.replicas_of(self._zookeeper, topic, index)\n",
+        _COMMAND, "await reading.replicas_of(self._zookeeper, self._topic, index) or tuple(await self._members())\n",
+        "await reading.replicas_of(self._zookeeper, self._topic, index)\n",
     ),
     "001-moves-1": Text(
         _MOVES, "            if replica not in assigned or replica in closed:\n", "            if False:\n"
     ),
     "001-moves-2": Returns(_RULES, "may_complete_reassignment", "True"),
     "001-moves-3": Returns(_RULES, "has_reassignment_caught_up", "True"),
-    "001-moves-4": Returns(_ADMIN, "Admin.cancel_reassignment", "None"),
+    "001-moves-4": Returns(_COMMAND, "TopicCommand.cancel_reassignment", "None"),
     "001-claims-4": Text("v2/metrics.py", "broker.backlog", "0"),
     "001-paths-1": Text("v2/server.py", "own.encode(), ephemeral=True)", "own.encode())"),
     "001-paths-2": Text(
-        _ADMIN,
-        "await self._make(paths.replicas(topic, index), paths.encode_ids(replicas))",
-        "await self._make(paths.replicas(topic, index), paths.encode_ids(sorted(replicas)))",
+        _COMMAND,
+        "await self._make(paths.replicas(self._topic, index), paths.encode_ids(replicas))",
+        "await self._make(paths.replicas(self._topic, index), paths.encode_ids(sorted(replicas)))",
     ),
     "001-paths-3": Text(_ELECTION, "leader.encode(), ephemeral=True)", "leader.encode())"),
     "001-paths-4": Returns(_ELECTION, "Replicating._write_first_isr", "0"),
@@ -130,28 +138,28 @@ DROPS: Final[Mapping[str, Drop]] = {
         "v2/partition/replica.py", "        if not leadership.serves_clients:\n", "        if False:\n"
     ),
     "001-topics-6": Text(
-        _ADMIN,
+        _COMMAND,
         "            if there is not None:\n                racks[broker] = there.rack or None\n        if not",
         "            if there is not None:\n                racks |= {broker: None, 3: None}\n        if not",
     ),
     "001-topics-7": Text(
-        _ADMIN,
-        '        if not await self._consumed(topic, index, "start-replica", replicas, timeout):\n',
+        _COMMAND,
+        '        if not await self._consumed(index, "start-replica", replicas, timeout):\n',
         "        if False:\n",
     ),
     "001-topics-8": Text(
-        _ADMIN,
-        '        if not await self._consumed(topic, index, "close-replica", replicas, until - loop.time()):\n',
+        _COMMAND,
+        '        if not await self._consumed(index, "close-replica", replicas, until - loop.time()):\n',
         "        if False:\n",
     ),
     "001-topics-9": Text(
-        _ADMIN,
+        _COMMAND,
         """        for replica in replicas:
-            await self._ask("close-replica", topic, index, replica)
+            await self._ask("close-replica", index, replica)
         if not""",
         "        if not",
     ),
-    "001-topics-10": Returns(_ADMIN, "Admin._remove_partition", "None"),
+    "001-topics-10": Returns(_COMMAND, "TopicCommand._remove_partition", "None"),
     "001-commit-7": Text(
         "v2/partition/replica.py",
         "        if self.leadership is None:\n            raise",
@@ -177,12 +185,12 @@ DROPS: Final[Mapping[str, Drop]] = {
         "            data, _ = await self._zookeeper.get(path)\n",
     ),
     "001-moves-14": Text(
-        _ADMIN,
+        _COMMAND,
         "            with suppress(NoNode):\n                await self._put",
         "            with suppress():\n                await self._put",
     ),
     "001-moves-15": Text(_COMMIT, "if sent is None or now - sent > 2 * self._keep_in_sync:", "if sent is None:"),
-    "001-moves-16": Text(_ADMIN, "            if before == ():\n", "            if False:\n"),
+    "001-moves-16": Text(_COMMAND, "        if before == ():\n", "        if False:\n"),
     "001-moves-17": Text(_COMMIT, "sorted(old, key=lambda replica: replica == self._me)", "sorted(old & {self._me})"),
     "001-roles-11": Returns(_ELECTION, "Replicating._is_still_elected", "True"),
     "001-election-5": Text(

@@ -10,7 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from cluster_image.v2.metadata import paths
-from cluster_image.v2.zookeeper import ConnectionLoss, Delete, Operation, SetData
+from cluster_image.v2.zookeeper import ConnectionLoss, Create, Delete, Operation, SetData
 
 from .cluster import TOPIC, V2Cluster, tell
 
@@ -333,16 +333,16 @@ def test_a_move_that_begins_while_the_last_other_of_its_topic_ends() -> None:
     async def story(c: V2Cluster) -> None:
         await made(c, 1, 2)
         client = zookeeper_of(c, 1)
-        create = client.create
+        multi = client.multi
         others = iter((True,))
 
-        async def after_another_has_ended(path: str, data: bytes = b"", **how: bool) -> str:
-            if path == paths.reassigned(TOPIC, 0) and next(others, False):
+        async def after_another_has_ended(operations: list[Operation]) -> Any:
+            begins = any(isinstance(each, Create) and each.path == paths.reassigned(TOPIC, 0) for each in operations)
+            if begins and next(others, False):
                 await client.delete(paths.reassigned_topic(TOPIC))
-            made_path: str = await create(path, data, **how)
-            return made_path
+            return await multi(operations)
 
-        client.create = after_another_has_ended
+        client.multi = after_another_has_ended
         assert await c.reassign((2, 3), broker=1) is ErrorCode.none
         await c.until(lambda: c.replicas() == (2, 3))
 
@@ -414,6 +414,35 @@ def test_what_was_begun_and_is_half_cleaned_up_is_closed_by_all() -> None:
     tell(story)
 
 
+def test_who_was_frozen_while_it_made_a_topic_and_has_lost_its_lock_writes_nothing_more() -> None:
+    """Another has made it meanwhile, elsewhere. By what the first writes of it a replica would be left for ever."""
+
+    async def story(c: V2Cluster) -> None:
+        client, about_to_write, go_on = zookeeper_of(c, 1), asyncio.Event(), asyncio.Event()
+        multi = client.multi
+
+        async def held(operations: list[Operation]) -> Any:
+            if any(isinstance(each, Create) and each.path == paths.reassigned(TOPIC, 0) for each in operations):
+                about_to_write.set()
+                await go_on.wait()
+            return await multi(operations)
+
+        client.multi = held
+        first = asyncio.create_task(c.create((1, 2), broker=1))
+        await about_to_write.wait()
+        await c.node(1).pause()
+        await c.until(lambda: c.znode(paths.commanded(TOPIC)) is None)
+        assert await c.create((2, 3), broker=2) is ErrorCode.none
+        await c.node(1).resume()
+        go_on.set()
+        assert await first is ErrorCode.request_timed_out
+        await c.until(lambda: c.is_ready(1) and not c.children(paths.state(1)))
+        assert c.replicas() == (2, 3) and c.replica(1) is None
+        assert c.children(paths.REASSIGNED) == c.children(paths.COMMANDS) == []
+
+    tell(story, settings=QUICK)
+
+
 def test_what_is_being_deleted_is_not_moved() -> None:
     async def story(c: V2Cluster) -> None:
         await made(c, 1, 2)
@@ -437,8 +466,9 @@ def test_who_leaves_and_starts_at_the_moment_of_the_end_is_closed_once_more() ->
         multi = client.multi
 
         async def held(operations: list[Operation]) -> Any:
-            at_the_end.set()
-            await go_on.wait()
+            if any(isinstance(each, SetData) and each.path == paths.replicas(TOPIC, 0) for each in operations):
+                at_the_end.set()
+                await go_on.wait()
             return await multi(operations)
 
         client.multi = held
