@@ -26,7 +26,7 @@ the trace (trace.py), requests at the network's edge.
 | `…_offlinepartitionscount`                                  | without a leader                                     |
 | `…_preferredreplicaimbalancecount`                          | not led by their first replica                       |
 | `controller_controllerstats_leaderelections_total`          | leaders named by this controller                     |
-| `…_uncleanleaderelections_total`                            | unclean recoveries: each one a possible loss         |
+| `…_uncleanleaderelections_total`                            | of these, from outside ISR and ELR: a possible loss  |
 | `server_raft_metrics_current_leader`, `_current_epoch`      | of the metadata quorum; -1: none known               |
 | `…_current_state`                                           | 1 for the label `state` that is true                 |
 | `…_log_end_offset`, `…_high_watermark`                      | of the metadata log; committed below the second      |
@@ -51,6 +51,7 @@ from .broker.lifecycle import State
 from .broker.partition import Partition
 from .broker.server import BrokerServer
 from .controller.server import ControllerServer
+from .metadata.records import RECOVERING
 from .node import Node
 from .raft.quorum import Role
 
@@ -81,6 +82,7 @@ class Events:
         self.isr_shrinks = 0
         self.isr_expands = 0
         self.elections = 0
+        self.unclean_elections = 0
         self._me = node_id
         self._passed_on = passed_on
         self._led: dict[str, frozenset[int]] = {}  # partitions led here, with their ISR
@@ -97,7 +99,9 @@ class Events:
             else:
                 self._led.pop(where, None)
         elif event == "decide":
-            self.elections += fields["type"] == "PartitionChangeRecord" and fields.get("leader", -1) >= 0
+            elects = fields["type"] == "PartitionChangeRecord" and fields.get("leader", -1) >= 0
+            self.elections += elects
+            self.unclean_elections += elects and fields.get("leader_recovery_state") == RECOVERING
         self._passed_on(event, where, **fields)
 
 
@@ -219,7 +223,7 @@ def _read_controller(controller: ControllerServer, events: Events, reading: Read
     stats = "kafka_controller_controllerstats_"
     reading.counts |= {
         f"{stats}leaderelections": events.elections,
-        f"{stats}uncleanleaderelections": controller.unclean_recoveries,
+        f"{stats}uncleanleaderelections": events.unclean_elections,
     }
 
 

@@ -63,7 +63,8 @@ PROPERTIES = {
     "IsrExpands": "A follower that keeps up with its leader is not left outside of the ISR for long.",
     "ReassignmentCompletes": "A reassignment whose whole target is in the ISR is over soon.",
     "LeaderResigns": "A controller that leads the quorum, and that no majority of it follows, gives up.",
-    "UncleanRecovery": "Unclean recovery elects, of those who have told, whose log goes furthest, by epoch first.",
+    "UncleanRecovery": "Unclean recovery elects, of those who have told, whose log goes furthest, by epoch first; and "
+    "an election is told as unclean where its leader was in neither ISR nor ELR, and nowhere else.",
     "BrokerUnfenced": "A broker that runs and is reached is registered in its present life, and not fenced.",
     "LeaderElected": "A cluster whose nodes run and reach each other has an active controller, and each partition a "
     "leader.",

@@ -143,6 +143,7 @@ def _target(partition: PartitionRegistration, isr: tuple[int, ...], electorate: 
         leader = _elect(partition, elr, electorate)
     if leader == NO_LEADER and electorate.recovered is not None:
         leader = electorate.recovered
+    if leader != NO_LEADER and rules.is_unclean_election(leader, isr, elr):
         elr, last_known = _eligible(partition, (leader,), electorate, uncleanly=True)
         return _Target(leader, (leader,), elr, last_known, RECOVERING)
     if leader != NO_LEADER and leader not in isr:

@@ -86,6 +86,13 @@ def is_unclean(registration: BrokerRegistration | None, previous_epoch: int) -> 
     return registration is not None and previous_epoch != registration.epoch
 
 
+def is_unclean_election(leader: int, isr: Collection[int], elr: Collection[int]) -> bool:
+    """May this new leader lack what is committed? Nobody of the ISR does, and nobody of the ELR (002, 5.2; to count an
+    election from the ELR is a false alarm: KAFKA-18940). An unclean election is told of: to the leader (KIP-704), and
+    in the metrics."""
+    return leader not in isr and leader not in elr
+
+
 def eligible_leader_replicas(
     isr_before: Sequence[int], elr_before: Sequence[int], isr: Sequence[int], unclean: int | None
 ) -> tuple[int, ...]:

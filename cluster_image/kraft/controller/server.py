@@ -73,8 +73,6 @@ class ControllerServer:
         self._asking: dict[int, asyncio.Task[None]] = {}  # of unclean recovery, by broker
         #: Told of what is decided of a request, by which image, before any of it is written; and when.
         self.decided: Callable[[Entity, MetadataImage, Step, float], None] | None = None
-        #: Unclean elections that this controller has decided: each may be a loss (002, 5.3.2).
-        self.unclean_recoveries = 0
         raft.listener = self
         self._operations: dict[str, Callable[[Controller, Any, float], Step]] = {
             "BrokerRegistrationRequest": Controller.register_broker,
@@ -297,7 +295,6 @@ class ControllerServer:
 
     def _report(self, recovery: Recovery) -> None:
         """At the decision: better one too many, if this controller loses its office first, than one too few."""
-        self.unclean_recoveries += 1
         partition = recovery.partition
         where, reported = f"{partition.topic}-{partition.index}", describe(recovery.logs, partition.replicas)
         log.warning(

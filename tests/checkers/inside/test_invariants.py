@@ -12,6 +12,7 @@ from kio.static.primitive import i32
 from cluster_image.kraft.broker import rules
 from cluster_image.kraft.metadata.image import NO_LEADER
 from cluster_image.kraft.metadata.records import (
+    RECOVERED,
     RECOVERING,
     ConfigRecord,
     PartitionRecord,
@@ -113,6 +114,23 @@ def test_min_isr_recovery_quorum(world: World) -> None:
 def test_members_of_isr_and_elr_are_replicas(world: World) -> None:
     with world.violates("ValidControllerIsrAndElr", "is no replica"):
         world.commit(world.change(replicas=(1, 2)))
+
+
+def test_an_election_from_the_elr_is_not_told_as_unclean(world: World) -> None:
+    world.commit(world.fencing(3), world.change(isr=(1, 2)))
+    world.commit(world.fencing(2), world.change(isr=(1,), eligible_leader_replicas=(2,)))
+    world.commit(world.fencing(1), world.change(NO_LEADER, isr=(), eligible_leader_replicas=(1, 2)))
+    with world.violates("UncleanRecovery", "broker 2 is elected from the ELR, and its election is told as unclean"):
+        world.commit(
+            world.fencing(2, fenced=-1),
+            world.change(2, isr=(2,), eligible_leader_replicas=(), last_known_elr=(1,), recovery_state=RECOVERING),
+        )
+
+
+def test_an_election_from_neither_isr_nor_elr_is_told_as_unclean(world: World) -> None:
+    world.commit(world.fencing(3), world.change(isr=(1, 2)))
+    with world.violates("UncleanRecovery", "broker 3 is elected from neither ISR nor ELR"):
+        world.commit(world.fencing(3, fenced=-1), world.change(3, isr=(3,), last_known_elr=(1, 2)))
 
 
 def test_a_recovering_leader_is_alone_in_its_isr(world: World) -> None:
@@ -313,7 +331,7 @@ def test_unclean_recovery_within_the_contract_must_find_the_complete_replica(wor
     world.return_(3, eligible_leader_replicas=(2,), last_known_elr=(3,))
     world.commit(world.change(eligible_leader_replicas=(), last_known_elr=(2, 3)))
     with world.violates("LeaderCompleteness", "broker-3"):
-        world.commit(world.change(3, isr=(3,), last_known_elr=(2,)))
+        world.commit(world.change(3, RECOVERING, isr=(3,), last_known_elr=(2,)))
 
 
 def test_unclean_recovery_beyond_the_contract_is_noted(world: World) -> None:
@@ -325,12 +343,12 @@ def test_unclean_recovery_beyond_the_contract_is_noted(world: World) -> None:
     world.lose(3)
     world.return_(2, eligible_leader_replicas=(3,), last_known_elr=(2,))
     world.return_(3, eligible_leader_replicas=(), last_known_elr=(2, 3))
-    world.commit(world.change(2, isr=(2,), last_known_elr=(3,)))
+    world.commit(world.change(2, RECOVERING, isr=(2,), last_known_elr=(3,)))
     assert "offsets 0 to 0 are lost: broker-2" in "".join(world.invariants.losses)
     world.learn(2, 3)
     world.produce(2, b"b", acks=1)
     world.fetch(2, 3)
-    world.commit(world.change(isr=(2, 3), last_known_elr=()))
+    world.commit(world.change(recovery_state=RECOVERED, isr=(2, 3), last_known_elr=()))
     world.learn(2)
     world.fetch(2, 3)
     assert world.partition(2).high_watermark == 1

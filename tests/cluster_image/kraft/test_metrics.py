@@ -11,6 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from cluster_image.kraft import metrics
+from cluster_image.kraft.metadata.records import RECOVERED, RECOVERING
 from cluster_image.kraft.metrics import Events, NodeCollector
 from cluster_image.telemetry import scraping
 
@@ -38,7 +39,15 @@ def test_elections_are_changes_that_name_a_leader() -> None:
     events("decide", "t-0", type="PartitionChangeRecord", offset=2, isr=(1, 2))
     events("decide", "t-0", type="PartitionChangeRecord", offset=3, leader=2)
     events("decide", "t-0", type="PartitionChangeRecord", offset=4, leader=-1)
-    assert events.elections == 1
+    assert (events.elections, events.unclean_elections) == (1, 0)
+
+
+def test_unclean_elections_are_those_that_say_so() -> None:
+    events = Events(101, lambda event, where="", **fields: None)
+    events("decide", "t-0", type="PartitionChangeRecord", offset=1, leader=2, leader_recovery_state=RECOVERING)
+    events("decide", "t-0", type="PartitionChangeRecord", offset=2, isr=(2, 3), leader_recovery_state=RECOVERED)
+    events("decide", "t-0", type="PartitionRecord", offset=3, leader=2, leader_recovery_state=RECOVERING)
+    assert (events.elections, events.unclean_elections) == (1, 1)
 
 
 def _scraped(loop: asyncio.AbstractEventLoop) -> str:

@@ -145,6 +145,7 @@ DROPS: Final[Mapping[str, Drop]] = {
         "kraft/controller/server.py", "        for recovery in recoveries:\n            self._report(recovery)\n", ""
     ),
     "002-5.3.2-5": Text(_CONTROLLER, "info.broker_epoch == broker.epoch and ", ""),
+    "002-5.3.2-7": Returns(_CONTROLLER, "is_unclean_election", "leader not in isr"),
     "002-5.3.2-6": Text(_CONTROLLER, " and info.current_leader_epoch == partition.leader_epoch", ""),
     "002-5.3.3-1": _UNCLEAN_STAY_ELIGIBLE,
     # Each return of a broker is a change of every partition.

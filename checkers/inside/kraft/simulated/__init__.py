@@ -86,7 +86,9 @@ the words mean:
 | OffsetLookup:                 | what a leader answers of its log by a time or an epoch,  | a broker       | KIP-101;
 | answering/lookups.py          | the log says                                             | answers        | KIP-734
 | UncleanRecovery               | a balanced unclean recovery elects whose log goes        | it is decided  | 002,
-|                               | furthest, by epoch first, of those who have told         |                | 5.3.1
+|                               | furthest, by epoch first, of those who have told; an     |                | 5.3.1;
+|                               | election is told as unclean if, and only if, its leader  | committed      | KIP-704
+|                               | was in neither ISR nor ELR                               |                |
 | WatermarkAdvances and others: | what must come about does: a follower that keeps up with | the replica    | 000, 2.9;
 | liveness/                     | its leader and may be in the ISR is in it or proposed    | changes; ten   | design;
 |                               | for it within a second; no high watermark is held back   | times a        | KAFKA-

@@ -9,7 +9,7 @@ from typing import cast
 
 from checkers.inside.violation import Violated
 from cluster_image.kraft.metadata.image import NO_LEADER, MetadataImage, PartitionRegistration
-from cluster_image.kraft.metadata.records import RECOVERED
+from cluster_image.kraft.metadata.records import RECOVERED, RECOVERING
 
 from .assignments import check_registered
 
@@ -73,6 +73,32 @@ def _describe(partition: PartitionRegistration) -> str:
         f"ELR {list(partition.elr)}, LastKnownELR {list(partition.last_known_elr)}, "
         f"leader epoch {partition.leader_epoch}, partition epoch {partition.partition_epoch}"
     )
+
+
+def check_told(before: PartitionRegistration, after: PartitionRegistration) -> None:
+    """An election is told as unclean by its record (KIP-704), and so to whoever counts them, where its leader was in
+    neither ISR nor ELR, and nowhere else (KAFKA-18940). Raises Violated."""
+    leader = after.leader
+    if leader == NO_LEADER or after.leader_epoch == before.leader_epoch:
+        return
+    is_known = leader in (*before.isr, *before.elr)
+    told = after.leader_recovery_state == RECOVERING
+    where = f"{after.topic}-{after.index}"
+    if is_known and told and before.leader_recovery_state == RECOVERED:
+        pool = "ISR" if leader in before.isr else "ELR"
+        raise Violated(
+            "UncleanRecovery",
+            f"broker {leader} is elected from the {pool}, and its election is told as unclean: {_describe(after)}",
+            where,
+        )
+    # Whom a reassignment adds may join the ISR and lead by one record.
+    if not is_known and not told and after.isr == (leader,) and leader not in before.adding:
+        raise Violated(
+            "UncleanRecovery",
+            f"broker {leader} is elected from neither ISR nor ELR, and its election is not told as unclean: "
+            f"{_describe(after)}",
+            where,
+        )
 
 
 def check_recovered(node: str, where: str, fields: Mapping[str, object]) -> None:

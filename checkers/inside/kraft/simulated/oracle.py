@@ -261,6 +261,7 @@ class Invariants:
             if before is None:
                 partition = self._partitions[where] = self._oracle(after, min_isr)
             else:
+                metadata.check_told(before, after)
                 assignments.check_left(before, after, metadata.min_isr_of(after, image, self._min_isr))
                 partition = self._partitions[where]
                 partition.changed(before, after, min_isr)

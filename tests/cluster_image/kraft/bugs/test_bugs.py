@@ -24,6 +24,7 @@ from cluster_image.kraft import bugs
 from cluster_image.kraft.broker import rules
 from cluster_image.kraft.broker.partition import Refused
 from cluster_image.kraft.metadata.image import MetadataImage
+from cluster_image.kraft.metadata.records import RECOVERED, RECOVERING
 from cluster_image.kraft.raft.quorum import Role
 from cluster_image.network import Address
 from cluster_image.replication.fetcher import Fetcher
@@ -242,6 +243,16 @@ def recovery_from_two_logs(directory: Path) -> Any:
     return quorum.partition().leader
 
 
+def clean_return_of_an_eligible_replica(directory: Path) -> Any:
+    """ISR and ELR have been left by all, 3 the first; who comes back was eligible."""
+    quorum = three_brokers()
+    for broker in (3, 2, 1):
+        quorum.fence(broker, (4 - broker) * SESSION)
+    quorum.comes_back(2, 4 * SESSION, clean=True)
+    partition = quorum.partition()
+    return partition.leader, partition.leader_recovery_state, partition.elr
+
+
 def recovery_of_a_log_whose_broker_is_gone(directory: Path) -> Any:
     quorum = all_unclean()
     reported(quorum, 2, 1, 9)
@@ -326,6 +337,7 @@ CASES: dict[str, tuple[Callable[[Path], Any], Any, Any]] = {
     "M40": (recovery_of_a_log_whose_broker_is_gone, -1, 3),
     "M42": (of_controllers.isr_falls_below_the_minimum, (2,), ()),
     "M44": (recovery_from_two_logs, 3, 2),
+    "M45": (clean_return_of_an_eligible_replica, (2, RECOVERED, (1,)), (2, RECOVERING, ())),
     "M47": (of_controllers.registration_that_comes_twice, (True, False, (1, 2, 3)), (False, True, (1, 2))),
     "M49": (of_controllers.added_replica_is_in_sync_and_the_rest_of_the_target_is_not, ((4, 3, 1, 2), (1, 2, 4)),
             ((4, 3), (4,))),

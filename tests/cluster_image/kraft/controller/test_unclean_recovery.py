@@ -91,6 +91,14 @@ def recover(quorum: Quorum, now: float = NOW) -> list[Recovery]:
 # -- balanced ---------------------------------------------------------------------------------------------------
 
 
+def test_an_election_from_the_elr_is_not_unclean() -> None:
+    """Who was eligible beside whoever leads stays so."""
+    quorum = all_fenced()
+    quorum.comes_back(3, NOW, clean=True)
+    partition = quorum.partition()
+    assert (partition.leader, partition.elr, partition.leader_recovery_state) == (3, (2,), RECOVERED)
+
+
 def test_balanced_recovery_as_002_tells_it() -> None:
     """002, 5.3.3: a power outage of the whole cluster."""
     quorum = three_brokers()
