@@ -51,7 +51,8 @@ class _Resizing(Mover):
             refused = await admin.reassign(plan.targets)
             await self._watched(admin, plan.targets.keys() - refused.keys(), began + MOVES_PATIENCE_S, ended)
             await admin.elect_preferred()
-            after = await _shown(admin, {place: plan.targets[place] for place in ended})
+            planned = {**plan.assignment, **plan.targets}
+            after = await _shown(admin, {p: planned[p] for p in planned if p in ended or p not in plan.targets})
         except Unanswered as error:  # what has moved until then is told
             unanswered = str(error)
         moved = {
@@ -182,11 +183,13 @@ class Rebalance(_Resizing):
         loop = asyncio.get_running_loop()
         admin.movers[self.name] = list(targets)
         refused = await admin.reassign(targets)
-        piled = {place: replicas for place, replicas in targets.items() if place not in refused}
-        await self._watched(admin, piled, loop.time() + MOVES_PATIENCE_S, {})
+        ended: dict[Place, float] = {}
+        await self._watched(admin, targets.keys() - refused.keys(), loop.time() + MOVES_PATIENCE_S, ended)
         # Of two views that differ in the order of replicas alone nothing tells which is newer: the plan could be made
         # of what was before.
-        await _shown(admin, piled)
+        piled = {place: targets[place] for place in ended}
+        if not _shows(await _shown(admin, piled), piled):
+            return {"piled_up_on": node.id, "not_planned": f"not all brokers show that in {SEEN_PATIENCE_S:g} s"}
         return {"piled_up_on": node.id, **await self.balance(admin, _ids(cluster), since)}
 
 
@@ -243,10 +246,14 @@ async def _shown(admin: Admin, targets: Mapping[Place, Ids]) -> Metadata:
     deadline = loop.time() + SEEN_PATIENCE_S
     while True:
         shown = await admin.metadata()
-        places = targets.keys() & shown.partitions.keys()
-        if all(shown.partitions[p].replicas == targets[p] for p in places) or loop.time() > deadline:
+        if _shows(shown, targets) or loop.time() > deadline:
             return shown
         await asyncio.sleep(POLL_S)
+
+
+def _shows(metadata: Metadata, replicas: Mapping[Place, Ids]) -> bool:
+    """Of the partitions that there still are."""
+    return all(metadata.partitions[p].replicas == replicas[p] for p in replicas.keys() & metadata.partitions.keys())
 
 
 def _name(place: Place) -> str:

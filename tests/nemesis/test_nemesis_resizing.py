@@ -15,6 +15,25 @@ from nemesis.membership.mover import Mover
 from .test_nemesis_membership import ONE_OF, Bench
 
 
+def test_what_is_not_seen_to_be_piled_up_is_not_planned_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan would be made of replicas in their old order, which is the balanced one, and judged by the new."""
+
+    async def scenario(bench: Bench) -> None:
+        admin, nemesis = bench.admin, Membership.variants["rebalance"]()
+        assert isinstance(nemesis, Mover)
+        old = await admin.metadata()
+
+        async def lagging() -> Metadata:
+            return old
+
+        monkeypatch.setattr(admin, "metadata", lagging)
+        evidence = await nemesis.move(bench.cluster, bench.cluster.brokers[0], ONE_OF, old)
+        assert evidence == {"piled_up_on": 1, "not_planned": "not all brokers show that in 3 s"}
+        assert not nemesis.effective(evidence)
+
+    Bench(brokers=4).run(scenario)
+
+
 def test_a_rebalancing_is_planned_from_what_brokers_show_once_all_is_piled_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that lags tells the replicas in their old order for another while, which is the balanced one."""
 
