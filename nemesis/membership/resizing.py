@@ -33,13 +33,31 @@ class _Resizing(Mover):
     def draw(self, random: Random) -> Draw:
         return Draw(random.uniform(3.0, 6.0), random.uniform(2.0, 5.0), {"node": round(random.random(), 6)})
 
-    async def balance(self, admin: Admin, brokers: Collection[int], since: float) -> Evidence:
+    async def plan(self, admin: Admin, brokers: Collection[int], known: Mapping[Place, Ids]) -> Rebalancing | None:
+        """What balances the cluster over these brokers. known: replicas that it must be made from, of partitions that
+        there still are: of two views that differ in their order alone nothing tells which is newer. None: brokers do
+        not show them in SEEN_PATIENCE_S. Raises Unanswered, NotAvailable."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + SEEN_PATIENCE_S
+        while True:
+            try:
+                plan = await admin.rebalancing(brokers)
+            except ValueError as error:
+                raise NotAvailable(f"not available here: {error}") from None
+            if _are(plan.assignment, known):
+                return plan
+            if loop.time() > deadline:
+                return None
+            await asyncio.sleep(POLL_S)
+
+    async def balance(
+        self, admin: Admin, brokers: Collection[int], since: float, known: Mapping[Place, Ids] | None = None
+    ) -> Evidence:
         """Have the plan carried out that balances the cluster over these brokers. since: when the fault began, by the
-        loop's clock. Raises Unanswered if nobody answers before anything has moved."""
-        try:
-            plan = await admin.rebalancing(brokers)
-        except ValueError as error:
-            raise NotAvailable(f"not available here: {error}") from None
+        loop's clock. known: see plan(). Raises Unanswered if nobody answers before anything has moved."""
+        plan = await self.plan(admin, brokers, known or {})
+        if plan is None:
+            return {"not_planned": f"not all brokers show what there is in {SEEN_PATIENCE_S:g} s"}
         admin.movers[self.name] = list(plan.targets)
         before = after = await admin.metadata()
         loop = asyncio.get_running_loop()
@@ -185,12 +203,8 @@ class Rebalance(_Resizing):
         refused = await admin.reassign(targets)
         ended: dict[Place, float] = {}
         await self._watched(admin, targets.keys() - refused.keys(), loop.time() + MOVES_PATIENCE_S, ended)
-        # Of two views that differ in the order of replicas alone nothing tells which is newer: the plan could be made
-        # of what was before.
         piled = {place: targets[place] for place in ended}
-        if not _shows(await _shown(admin, piled), piled):
-            return {"piled_up_on": node.id, "not_planned": f"not all brokers show that in {SEEN_PATIENCE_S:g} s"}
-        return {"piled_up_on": node.id, **await self.balance(admin, _ids(cluster), since)}
+        return {"piled_up_on": node.id, **await self.balance(admin, _ids(cluster), since, piled)}
 
 
 async def take_out(admin: Admin, node: Node) -> None:
@@ -246,14 +260,15 @@ async def _shown(admin: Admin, targets: Mapping[Place, Ids]) -> Metadata:
     deadline = loop.time() + SEEN_PATIENCE_S
     while True:
         shown = await admin.metadata()
-        if _shows(shown, targets) or loop.time() > deadline:
+        replicas = {place: state.replicas for place, state in shown.partitions.items()}
+        if _are(replicas, targets) or loop.time() > deadline:
             return shown
         await asyncio.sleep(POLL_S)
 
 
-def _shows(metadata: Metadata, replicas: Mapping[Place, Ids]) -> bool:
-    """Of the partitions that there still are."""
-    return all(metadata.partitions[p].replicas == replicas[p] for p in replicas.keys() & metadata.partitions.keys())
+def _are(replicas: Mapping[Place, Ids], known: Mapping[Place, Ids]) -> bool:
+    """Of the partitions that are in both."""
+    return all(tuple(replicas[place]) == tuple(known[place]) for place in replicas.keys() & known.keys())
 
 
 def _name(place: Place) -> str:

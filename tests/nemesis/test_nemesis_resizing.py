@@ -28,7 +28,7 @@ def test_what_is_not_seen_to_be_piled_up_is_not_planned_for(monkeypatch: pytest.
 
         monkeypatch.setattr(admin, "metadata", lagging)
         evidence = await nemesis.move(bench.cluster, bench.cluster.brokers[0], ONE_OF, old)
-        assert evidence == {"piled_up_on": 1, "not_planned": "not all brokers show that in 3 s"}
+        assert evidence == {"piled_up_on": 1, "not_planned": "not all brokers show what there is in 3 s"}
         assert not nemesis.effective(evidence)
 
     Bench(brokers=4).run(scenario)

@@ -164,6 +164,7 @@ class Invariants:
             if check is not None:
                 check(name, self._nodes[name], request, response, since, now)
             self._fetching.answered(name, now)
+            self._acknowledging.answered(name)
 
     def _check_produced(
         self, name: str, node: Node, request: Any, response: Any, since: float, now: float

@@ -191,6 +191,7 @@ def test_unmet_names_the_first_thing_that_does_not_hold(world: World) -> None:
     assert unmet(nodes) is None
     world.commit(world.change(isr=(1, 2)))
     assert unmet(nodes) == "the ISR of t-0 is [1, 2] of [1, 2, 3]"
+    assert unmet({name: node for name, node in nodes.items() if name != "broker-3"}) is None, "nobody has that id"
     world.commit(world.fencing(3))
     assert unmet(nodes) == "broker-3 is fenced"
     world.brokers[2].broker.image = MetadataImage()

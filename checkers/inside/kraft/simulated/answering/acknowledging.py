@@ -2,14 +2,15 @@
 after that.
 
 Judged as a broker answers Produce: where it acknowledges, some leader has had its high watermark past the batch; where
-it says that the time is up, it has not led with its high watermark past it for LONG_S: a process that was paused comes
-to all that it has missed at once, in whatever order.
+it says that the time is up, it has not led with its high watermark past it for LONG_S, and answered others meanwhile: a
+process that was paused comes to all that it has missed at once, in whatever order.
 
 Sources: 000, 2.6; Apache Kafka's DelayedProduce.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -23,22 +24,24 @@ _ALL: Final = -1
 #: Of a record batch (Apache Kafka's DefaultRecordBatch): where the last offset stands, relative to the first one.
 _LAST_OFFSET_DELTA: Final = slice(23, 27)
 LONG_S: Final = 0.1
+#: One of them may fall into what a process that was paused comes to at once: so it has answered others between the
+#: first and the second, or between the second and the third.
+_LOOKS: Final = 3
 
-_Leading = dict[tuple[str, str], tuple[int, int]]  # by node and partition: leader epoch and high watermark
+_Leading = dict[str, tuple[int, int]]  # by partition: leader epoch and high watermark
 
 
 class Acknowledging:
     def __init__(self) -> None:
         self._highest: dict[str, int] = {}  # high watermark that anybody has told of, by partition
         self._now = 0.0
-        self._before: _Leading = {}  # LONG_S ago, or longer
-        self._last: _Leading = {}
+        self._active: set[str] = set()  # nodes that have answered anything since the last look
+        # By node, the oldest first: what it led at each look at which it had answered since the one before.
+        self._led: dict[str, deque[_Leading]] = {}
 
     def node_started(self, name: str) -> None:
         """What it led before tells nothing of what it leads now."""
-        for known in (self._before, self._last):
-            for key in [key for key in known if key[0] == name]:
-                del known[key]
+        self._led.pop(name, None)
 
     def told(self, where: str, high_watermark: int) -> None:
         """A replica's high watermark has moved there. At once: it may not lead any more once the step is over."""
@@ -48,18 +51,24 @@ class Acknowledging:
         """Some ten times a second. now: virtual seconds."""
         if now - self._now < LONG_S:
             return
-        self._now, self._before = now, self._last
-        self._last = {
-            (name, str(partition)): (partition.leader_epoch, partition.high_watermark)
-            for name, node in nodes.items()
-            if node.broker is not None
-            for partition in node.broker.partitions.values()
-            if partition.is_leader
-        }
+        self._now = now
+        active, self._active = self._active, set()
+        for name in sorted(active & nodes.keys()):
+            broker = nodes[name].broker
+            partitions = () if broker is None else broker.partitions.values()
+            self._led.setdefault(name, deque(maxlen=_LOOKS)).append({
+                str(each): (each.leader_epoch, each.high_watermark) for each in partitions if each.is_leader
+            })  # fmt: skip
+
+    def answered(self, name: str) -> None:
+        """It has answered a request, whichever."""
+        self._active.add(name)
 
     def before(self, name: str, where: str, leader_epoch: int) -> int:
-        """The high watermark that a leader had LONG_S ago, or longer; -1: it did not lead in this epoch."""
-        epoch, watermark = self._before.get((name, where), (-1, -1))
+        """The high watermark that a leader had LONG_S ago, or longer, and has answered others since; -1: it did not
+        lead in this epoch."""
+        led = self._led.get(name)
+        epoch, watermark = led[0].get(where, (-1, -1)) if led is not None and len(led) == _LOOKS else (-1, -1)
         return watermark if epoch == leader_epoch else -1
 
     def check(self, name: str, node: Node, request: Any, response: Any) -> None:

@@ -30,14 +30,19 @@ from .judging import NONE, Wrong, hold, require
 
 
 class Sessions:
-    """When each controller last heard of each broker. seconds: of a session."""
+    """When each controller last heard of each broker, in its present term. seconds: of a session."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
+        self._images: dict[str, MetadataImage] = {}  # by node: its term's, a copy of its own
         self._heard: dict[tuple[str, int], tuple[Any, float]] = {}  # by node and broker: in which life of it, and when
 
     def decided(self, node: str, request: Any, image: MetadataImage, step: Step, now: float) -> None:
         """Of a heartbeat or registration. Raises Wrong."""
+        if self._images.get(node) is not image:
+            # Whoever was active in between may have ended any session.
+            self._images[node] = image
+            self._heard = {(at, broker): heard for (at, broker), heard in self._heard.items() if at != node}
         answer: Any = step.answer
         kind = type(request).__name__
         if kind not in ("BrokerHeartbeatRequest", "BrokerRegistrationRequest") or answer.error_code is not NONE:

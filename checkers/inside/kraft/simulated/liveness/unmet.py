@@ -136,7 +136,9 @@ def _partition_unmet(nodes: Mapping[str, Node], registration: PartitionRegistrat
         return Unmet(f"{where} still adds replicas {adding} and removes {removing}", REASSIGNMENT_COMPLETES)
     if registration.leader == NO_LEADER:
         return Unmet(f"{where} has no leader", LEADER_ELECTED)
-    if set(registration.isr) != set(registration.replicas):
+    # A person may assign replicas to a broker that has gone for good, and is registered all the same.
+    there = {node.raft.node_id for node in nodes.values()}
+    if set(registration.isr) != there & set(registration.replicas):
         return Unmet(f"the ISR of {where} is {list(registration.isr)} of {list(registration.replicas)}", ISR_EXPANDS)
     replicas = {}
     for name, node in nodes.items():

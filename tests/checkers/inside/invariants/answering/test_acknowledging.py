@@ -65,14 +65,34 @@ def test_who_is_only_late_is_not_blamed(seed: int, update: dict[str, Any]) -> No
     assert (done.violation, done.crash) == (None, "")
 
 
-def test_what_a_process_led_says_nothing_of_the_next_one_on_its_node() -> None:
+def leader_of_nine() -> tuple[Acknowledging, Any, Any]:
     leading = SimpleNamespace(is_leader=True, leader_epoch=4, high_watermark=9)
     nodes: Any = {"broker-1": SimpleNamespace(broker=SimpleNamespace(partitions={"a": leading}))}
-    acknowledging = Acknowledging()
-    for now in (1.0, 2.0):
+    return Acknowledging(), nodes, leading
+
+
+def test_what_a_process_led_says_nothing_of_the_next_one_on_its_node() -> None:
+    acknowledging, nodes, leading = leader_of_nine()
+    for now in (1.0, 2.0, 3.0):
+        acknowledging.answered("broker-1")
         acknowledging.look(nodes, now)
     assert acknowledging.before("broker-1", str(leading), 4) == 9
     acknowledging.node_started("broker-1")
     assert acknowledging.before("broker-1", str(leading), 4) == -1
-    acknowledging.look(nodes, 3.0)
+    acknowledging.answered("broker-1")
+    acknowledging.look(nodes, 4.0)
     assert acknowledging.before("broker-1", str(leading), 4) == -1, "it has led for less than was looked back"
+
+
+def test_while_a_process_is_paused_no_time_passes_for_it() -> None:
+    """It is paused once its high watermark has moved, and comes to a producer's time-out as soon as it goes on."""
+    acknowledging, nodes, leading = leader_of_nine()
+    acknowledging.answered("broker-1")
+    for now in (1.0, 1.1, 1.2, 1.3, 9.0):
+        acknowledging.look(nodes, now)
+    acknowledging.answered("broker-1")
+    acknowledging.look(nodes, 9.5)
+    assert acknowledging.before("broker-1", str(leading), 4) == -1
+    acknowledging.answered("broker-1")
+    acknowledging.look(nodes, 9.9)
+    assert acknowledging.before("broker-1", str(leading), 4) == 9

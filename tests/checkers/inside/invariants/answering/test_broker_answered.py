@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from random import Random
 from typing import Any, Final
 from uuid import UUID
 
@@ -13,7 +14,11 @@ from kio.schema.broker_registration.v4.request import Listener
 from kio.schema.errors import ErrorCode
 
 from checkers.inside.violation import Violated
+from cluster_image.kraft.controller.controller import Controller
 from cluster_image.kraft.controller.term import Step
+from cluster_image.kraft.metadata.records import UnregisterBrokerRecord
+from cluster_image.wire.integers import BrokerId, i64
+from tests.cluster_image.kraft.broker.test_partition import config
 from tests.cluster_image.kraft.controller_quorum import SESSION, Quorum, three_brokers
 
 Asked = tuple[Quorum, Any, Step]
@@ -178,6 +183,16 @@ def test_another_process_does_not_become_a_broker_that_was_just_heard_of(monkeyp
         patched.setattr("cluster_image.kraft.controller.rules.may_register", lambda *asked: True)
         with pytest.raises(Violated, match=r"broker 3 was heard of 1\.0 s ago, and another process becomes it"):
             quorum.register(3, 2.0, incarnation=9)
+
+
+def test_sessions_of_an_earlier_term_may_have_ended_since() -> None:
+    """The same node is active again, and the controller in between has taken the broker out."""
+    quorum = three_brokers()
+    quorum.heartbeat(3, 1.0)
+    epoch = i64(quorum.epochs[3])
+    quorum.do(Step([UnregisterBrokerRecord(broker_id=BrokerId(3), broker_epoch=epoch)]))
+    quorum.controller = Controller(quorum.image.copy(), config(), "test", Random(1), now=1.5)
+    assert quorum.register(3, 2.0, incarnation=9) is ErrorCode.none
 
 
 def test_who_has_leave_to_stop_may_be_succeeded_at_once() -> None:
