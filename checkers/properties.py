@@ -125,7 +125,8 @@ NODE_PROPERTIES: Final = (
 #: Of the generation on ZooKeeper, from the nodes' traces (checkers/inside/v2/nodes.py).
 ONE_LEADER: Final = "OneLeader"
 ISR_OF_LEADER: Final = "IsrOfLatestLeader"
-V2_PROPERTIES: Final = (ONE_LEADER, ISR_OF_LEADER)
+CLOSED_BY_LEADER: Final = "ClosedByLatestLeader"
+V2_PROPERTIES: Final = (ONE_LEADER, ISR_OF_LEADER, CLOSED_BY_LEADER)
 VIOLATION: Final = "violation"  # the anomaly of an invariant
 LOST_APPEND: Final = "lost append"
 #: Reported, never a reason to fail: Kafka, the consistency model asked for, or the invariant does not promise it.

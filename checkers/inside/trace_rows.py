@@ -21,19 +21,20 @@ from spark_history.files import NO_CODE, Bools, Ints, categories, integers
 
 NONE: Final = -2  # of a number that an event does not have: -1 is a leader that is not known
 _NUMBERS: Final = (
-    "leader", "leader_epoch", "partition_epoch", "end", "high_watermark", "offset", "epoch", "node_id",
+    "leader", "leader_epoch", "partition_epoch", "end", "high_watermark", "offset", "epoch", "node_id", "done",
 )  # fmt: skip
 _LISTS: Final = ("isr", "voters")
+_TEXTS: Final = ("role", "kind")
 _FIELDS: Final = pa.schema(
     [(name, pa.int64()) for name in _NUMBERS]
     + [(name, pa.list_(pa.int64())) for name in _LISTS]
-    + [("role", pa.string())]
+    + [(name, pa.string()) for name in _TEXTS]
 )  # fmt: skip
 #: Events whose fields are read; those of others are for people.
 EVENTS: Final = (
     "start", "replica", "role", "isr", "isr proposed", "isr written", "append", "truncate", "high watermark",
     "log start", "quorum", "metadata append", "metadata truncate", "metadata",
-    "metadata snapshot",
+    "metadata snapshot", "isr refused", "state change received", "state change completed",
 )  # fmt: skip
 CODE: Final = {event: code for code, event in enumerate(EVENTS)}
 

@@ -29,6 +29,16 @@ Each change is told once, where it happens, after the state has changed:
 |                     |           | it is complete. candidates: who has told of its log; epochs, ends: the   |
 |                     |           | last epoch and the end of each one's                                     |
 
+And of the generation on ZooKeeper alone:
+
+| event                    | where     | fields                                                              |
+| ------------------------ | --------- | ------------------------------------------------------------------- |
+| `isr written`            | `topic-0` | isr, leader_epoch, partition_epoch (the version of its node)        |
+| `isr refused`            | `topic-0` | leader_epoch: of who wanted to write it; isr, epoch: what there is  |
+| `state change requested` | `topic-0` | kind, broker, epoch of the leader that asks, -1 of an administrator |
+| `state change received`  | `topic-0` | kind, leader, epoch                                                 |
+| `state change completed` | `topic-0` | the same; done: 0 if there was nothing to do, or nothing allowed    |
+
 Offsets are exclusive ends. ISRs are sorted tuples of broker ids. Values are strings, integers and tuples of integers.
 
 `TraceLines` makes one JSON object a line of it:

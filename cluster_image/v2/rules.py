@@ -8,6 +8,8 @@ from typing import Final
 
 from cluster_image.replication.replica import FollowerStart
 
+from .metadata.paths import Isr
+
 #: The epoch of requests that an administrator makes, who knows of no leader (001, "Admin commands").
 NO_EPOCH: Final = -1
 ANY_VERSION: Final = -1
@@ -64,6 +66,13 @@ def expected_isr_version(known_version: int, versioned: bool) -> int:
 
     versioned (v2.isr.versioned): the one that it wrote last; else it leads no longer."""
     return known_version if versioned else ANY_VERSION
+
+
+def is_own_isr(found: Isr | None, isr: Isr) -> bool:
+    """Has this leader itself written what stands in its way? Of a write that was made, and of which nobody heard, the
+    repetition is refused; whoever gave up for that would lead no longer without need (KAFKA-14144). found: what the
+    ISR's node holds."""
+    return found == isr
 
 
 def is_committed(ends: Collection[int], offset: int) -> bool:

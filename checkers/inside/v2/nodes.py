@@ -1,10 +1,14 @@
-"""What the brokers' traces show of the generation on ZooKeeper: who took itself for a leader when, and who wrote the
-ISR after whom.
+"""What the brokers' traces show of the generation on ZooKeeper: who took itself for a leader when, who wrote the ISR
+after whom, and at whose word replicas were closed.
 
-| property          | what is looked at                                                                                |
-| ----------------- | ------------------------------------------------------------------------------------------------ |
-| OneLeader         | a replica leads from the line that says so to its next role, or to the last line of its process  |
-| IsrOfLatestLeader | versions of the ISR's node, which ZooKeeper counts, with the epoch of the leader that wrote each |
+| property             | what is looked at                                                                             |
+| -------------------- | --------------------------------------------------------------------------------------------- |
+| OneLeader            | a replica leads from the line that says so to its next role, or to the last line of its       |
+|                      | process                                                                                       |
+| IsrOfLatestLeader    | versions of the ISR's node, which ZooKeeper counts, with the epoch of the leader that wrote   |
+|                      | each; and whose ISR there is where a leader's was refused                                     |
+| ClosedByLatestLeader | the epoch of the leader that asked for a replica to be closed, and the ISRs that had been     |
+|                      | written READ_S before its broker received that                                                |
 
 A process that is killed says no last word, so a checker sees less of its leading, not more. Log matching and the
 history are judged as for any target.
@@ -24,11 +28,14 @@ from checkers.inside.metadata.quorum_trace import life_ids, node_ids
 from checkers.inside.metadata.replay import Place
 from checkers.inside.of_nodes import OfNodes, Options
 from checkers.inside.trace_rows import CODE, NONE, TraceRows, read_rows, rows_by_node
-from checkers.properties import ISR_OF_LEADER, ONE_LEADER, V2_PROPERTIES
+from checkers.properties import CLOSED_BY_LEADER, ISR_OF_LEADER, ONE_LEADER, V2_PROPERTIES
 from spark_history.files import NO_CODE, compact
 from spark_history.schema import TRACE
 
 _S: Final = 1e9
+#: Seconds. What ZooKeeper shows a client may be so far behind what others have written: as long as it waits for a
+#: server that follows.
+READ_S: Final = 2.0
 
 
 class Led(NamedTuple):
@@ -41,10 +48,21 @@ class Led(NamedTuple):
 
 
 class Written(NamedTuple):
+    """time: monotonic ns."""
+
     version: int
     epoch: int
     node: str
     isr: tuple[int, ...]
+    time: int
+
+
+class Closed(NamedTuple):
+    """epoch: of the leader that asked for it; received: by the broker, monotonic ns."""
+
+    node: str
+    epoch: int
+    received: int
 
 
 def judge(
@@ -57,12 +75,15 @@ def judge(
     trace = trace.cast(compact(TRACE))
     rows = read_rows(trace, options.clock_uncertainty_ns)
     found = Findings(run)
-    led, written = leaderships(rows), isrs_written(rows)
+    led, written, closed = leaderships(rows), isrs_written(rows), replicas_closed(rows)
     for place, of_place in led.items():
         _judge_leaders(place, of_place, rows.apart, found)
     for place, isrs in written.items():
         for by_version in isrs:
             _judge_isrs(place, by_version, found)
+    _judge_refusals(rows, found)
+    for place, asked in closed.items():
+        _judge_closed(place, asked, written.get(place, ()), rows.apart, found)
     anomalies = list(found.anomalies())
     return OfNodes(
         rows=[row for of in anomalies for row in of.rows],
@@ -77,6 +98,7 @@ def judge(
         looked_at={
             ONE_LEADER: f"{sum(map(len, led.values())):,} leaderships",
             ISR_OF_LEADER: f"{sum(len(each) for of_place in written.values() for each in of_place):,} ISRs",
+            CLOSED_BY_LEADER: f"{sum(map(len, closed.values())):,} replicas closed",
         },
     )
 
@@ -113,11 +135,30 @@ def isrs_written(rows: TraceRows) -> dict[Place, list[dict[int, Written]]]:
         leads = leader[row] == of_life.get(int(rows.life[row]), ids.get(node, NONE))
         if rows.event[row] == CODE["isr written"] or leads:
             place = rows.topics[rows.topic[row]], int(rows.partition[row])
-            written = Written(int(version[row]), int(epoch[row]), node, rows.members("isr", row) or ())
+            isr, time = rows.members("isr", row) or (), int(rows.time[row])
+            written = Written(int(version[row]), int(epoch[row]), node, isr, time)
             of_node = found[place]
-            if written.version == 0 and of_node[-1] and of_node[-1] != {0: written}:
+            known = of_node[-1].get(written.version)
+            if known is not None and known._replace(time=time) == written and max(of_node[-1]) == written.version:
+                continue  # told twice
+            if written.version == 0 and of_node[-1]:
                 of_node.append({})  # a node is written for the first time once
             of_node[-1][written.version] = written
+    return found
+
+
+def replicas_closed(rows: TraceRows) -> dict[Place, list[Closed]]:
+    """By partition, those that leaders have asked for. A broker does one thing that it is asked for after the other."""
+    epoch, done, kind = rows.number("epoch"), rows.number("done"), rows.fields["kind"]
+    found: dict[Place, list[Closed]] = defaultdict(list)
+    received: dict[int, int] = {}  # by process, when it received what it does
+    for row in np.flatnonzero(rows.is_event("state change received", "state change completed")).tolist():
+        life, time = int(rows.life[row]), int(rows.time[row])
+        if rows.event[row] == CODE["state change received"]:
+            received[life] = time
+        elif done[row] == 1 and epoch[row] >= 0 and kind[row].as_py() == "close-replica" and life in received:
+            place = rows.topics[rows.topic[row]], int(rows.partition[row])
+            found[place].append(Closed(rows.nodes[rows.node[row]], int(epoch[row]), received[life]))
     return found
 
 
@@ -154,3 +195,39 @@ def _judge_isrs(place: Place, by_version: Mapping[int, Written], found: Findings
             )
         else:
             latest = written
+
+
+def _judge_refusals(rows: TraceRows, found: Findings) -> None:
+    own, latest = rows.number("leader_epoch"), rows.number("epoch")
+    for row in np.flatnonzero(rows.is_event("isr refused") & (rows.topic != NO_CODE)).tolist():
+        if own[row] == latest[row]:
+            place = rows.topics[rows.topic[row]], int(rows.partition[row])
+            found.add(
+                ISR_OF_LEADER,
+                "refused to its leader",
+                f"{rows.nodes[rows.node[row]]}, which leads {_name(place)} in epoch {own[row]}, was refused to write "
+                f"the ISR, and {list(rows.members('isr', row) or ())}, which there was, is its own",
+                place=place,
+            )
+
+
+def _judge_closed(
+    place: Place, closed: Sequence[Closed], written: Sequence[Mapping[int, Written]], apart: int, found: Findings
+) -> None:
+    """written: by each node of the ISR that there was, in order of time. apart: as of TraceRows."""
+    for one in closed:
+        before = one.received - apart - READ_S * _S
+        asking = [
+            of for of in written if any(each.epoch == one.epoch and each.time < one.received for each in of.values())
+        ]
+        later = [each for of in asking[-1:] for each in of.values() if each.epoch > one.epoch and each.time < before]
+        if later:
+            latest = max(later, key=lambda each: each.epoch)
+            found.add(
+                CLOSED_BY_LEADER,
+                "closed by an earlier leader",
+                f"{one.node} closed its replica of {_name(place)} at the word of who led it in epoch {one.epoch}, "
+                f"{(one.received - latest.time) / _S:.3f} s after {latest.node} had written its ISR in epoch "
+                f"{latest.epoch}",
+                place=place,
+            )

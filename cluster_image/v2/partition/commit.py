@@ -168,9 +168,10 @@ class Committing:
         try:
             return await self._zookeeper.set(path, isr.encode(), version)
         except BadVersion:
-            # Of a write that was made, and of which nobody heard, the repetition is refused.
             found = await reading.read(self._zookeeper, path)
-            if found is None or found[0] != isr.encode():
+            latest = None if found is None else Isr.decode(found[0])
+            if found is None or not rules.is_own_isr(latest, isr):
+                self._partition.isr_refused(self._leadership, latest)
                 raise
             return found[1]
 

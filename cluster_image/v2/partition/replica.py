@@ -27,6 +27,7 @@ from cluster_image.storage.log import Log
 from cluster_image.telemetry.trace import Trace, no_trace
 
 from .. import rules
+from ..metadata.paths import Isr
 from .leadership import Leadership, Produced, answer
 
 
@@ -88,6 +89,11 @@ class Partition(Replica):
         if self.leadership is term:
             term.isr_version = version
             self._set_isr(isr, version)
+
+    def isr_refused(self, term: Leadership, latest: Isr | None) -> None:
+        """To this replica, in that term. latest: what there is instead, if anything."""
+        if latest is not None:
+            self._trace("isr refused", self._name, isr=latest.brokers, leader_epoch=term.epoch, epoch=latest.epoch)
 
     def assign(self, replicas: Sequence[int]) -> None:
         """A reassignment is complete."""

@@ -17,6 +17,7 @@ from harness.targets.v2.target import V2
 
 #: What is decided, without the bug and with it.
 CASES: dict[str, tuple[Callable[[], object], object, object]] = {
+    "M52": (lambda: rules.may_close(3, 4, True), False, True),
     "V01": (lambda: rules.may_lead(1, (2, 3), (1, 2, 3), False), False, True),
     "V02": (lambda: rules.is_committed([5, 4], 5), False, True),
     "V03": (lambda: rules.may_join_isr(4, 5), False, True),
@@ -54,6 +55,6 @@ def test_a_target_has_its_own_bugs() -> None:
     for target, bug, other in (("v2", "M01", "kraft"), ("kraft", "V01", "v2")):
         with pytest.raises(ValueError, match=f"--bug {bug} is of target {other}, not {target}; give --target {other}"):
             Plan(run="r", on="simulation", target=target, bug=bug)
-    for target, valid in (("v2", "V01, "), ("kraft", "L01, ")):
+    for target, valid in (("v2", "M52, "), ("kraft", "L01, ")):
         with pytest.raises(ValueError, match=f"--bug: unknown bug 'M99'; valid are {valid}"):
             Plan(run="r", on="simulation", target=target, bug="M99")

@@ -169,6 +169,7 @@ DROPS: Final[Mapping[str, Drop]] = {
         "v2/partition/replica.py", "        self._set_high_watermark(max(self._high_watermark, produced.end))\n", ""
     ),
     "001-commit-10": Returns(_RULES, "is_committed", "True"),
+    "001-commit-11": Returns(_RULES, "is_own_isr", "False"),
     "001-moves-5": Text(_COMMIT, "            leadership.close_sent = now\n", ""),
     "001-moves-6": Text(_COMMIT, "        await self.write_isr(partition.isr | set(coming))\n", ""),
     "001-moves-7": Returns(_COMMIT, "Committing._write_replicas", "True"),

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from checkers.inside.nodes import Options, judge
 from spark_history.schema import TRACE
@@ -34,11 +35,17 @@ class Traces:
     def isr(self, at: float, broker: int, epoch: int, version: int, *isr: int) -> None:
         self.tell(at, broker, "isr written", isr=isr, leader_epoch=epoch, partition_epoch=version)
 
+    def closes(self, at: float, broker: int, epoch: int, *, done: bool = True) -> None:
+        """Its own replica, a tenth of a second after it was asked to."""
+        told = {"kind": "close-replica", "leader": 1, "epoch": epoch}
+        self.tell(at - 0.1, broker, "state change received", **told)
+        self.tell(at, broker, "state change completed", **told, done=int(done))
+
     def found(self, uncertainty_s: float = 0.0) -> set[tuple[str, str]]:
         table = pa.Table.from_pylist(self.rows, schema=TRACE)
         options = Options(1, True, inside="v2", clock_uncertainty_ns=round(uncertainty_s * S))
         found = judge("r", {"trace": table}, options)
-        assert found.checked == ["OneLeader", "IsrOfLatestLeader"]
+        assert found.checked == ["OneLeader", "IsrOfLatestLeader", "ClosedByLatestLeader"]
         return {(property_, anomaly) for property_, anomaly, _, _ in found.tally}
 
 
@@ -101,3 +108,54 @@ def test_a_topic_that_was_made_again_has_an_isr_of_its_own() -> None:
     assert told.found() == set()
     told.isr(4.5, 3, 0, 3, 3)
     assert told.found() == {("IsrOfLatestLeader", "ISR overwritten")}, "and is judged by itself"
+
+
+def test_an_isr_that_was_told_twice_is_written_once() -> None:
+    told = Traces()
+    told.role(1.0, 1, 1, 0, 0, 1, 2, 3)
+    told.isr(1.1, 1, 0, 0, 1, 2, 3)
+    told.role(2.0, 1, -1, 0, 0)
+    told.role(2.0, 2, 2, 1, 1, 2, 3)
+    told.isr(2.5, 1, 0, 2, 1)
+    assert told.found() == {("IsrOfLatestLeader", "ISR overwritten")}
+
+
+@pytest.mark.parametrize(("latest", "is_wrong"), [(1, False), (0, True)])
+def test_who_is_refused_to_write_the_isr_leads_no_longer(latest: int, is_wrong: bool) -> None:
+    """Else what stands in its way is its own, of which it has not heard."""
+    told = Traces()
+    told.role(1.0, 1, 1, 0, 0, 1, 2, 3)
+    told.tell(2.0, 1, "isr refused", isr=[1, 2], leader_epoch=0, epoch=latest)
+    assert told.found() == ({("IsrOfLatestLeader", "refused to its leader")} if is_wrong else set())
+
+
+@pytest.mark.parametrize(
+    ("at", "epoch", "done", "is_wrong"),
+    [
+        (6.0, 0, True, True),
+        (6.0, 0, False, False),
+        (6.0, 1, True, False),
+        (6.0, -1, True, False),  # an administrator's
+        (4.0, 0, True, False),  # what its broker has read may be so old
+    ],
+)
+def test_a_replica_that_is_closed_at_the_word_of_an_earlier_leader(
+    at: float, epoch: int, done: bool, is_wrong: bool
+) -> None:
+    told = Traces()
+    told.role(1.0, 1, 1, 0, 0, 1, 2, 3)
+    told.role(2.0, 1, -1, 0, 0)
+    told.role(2.5, 2, 2, 1, 1, 2, 3)
+    told.closes(at, 3, epoch, done=done)
+    assert told.found() == ({("ClosedByLatestLeader", "closed by an earlier leader")} if is_wrong else set())
+
+
+def test_a_replica_that_is_closed_of_a_topic_that_was_made_again() -> None:
+    """Leaders of the topic before had later epochs."""
+    told = Traces()
+    for epoch, broker in enumerate((1, 2, 1)):
+        told.role(1.0 + epoch, broker, broker, epoch, epoch, 1, 2, 3)
+        told.role(1.9 + epoch, broker, -1, epoch, epoch)
+    told.role(5.0, 1, 1, 0, 0, 1, 2, 3)
+    told.closes(9.0, 3, 0)
+    assert told.found() == set()
