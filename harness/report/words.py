@@ -105,8 +105,8 @@ PROPERTIES = {
     "given up after that.",
     "OffsetLookup": "What a leader answers of its log by a time or a leader epoch, the log says.",
     "OneLeader": "At no time do two replicas of a partition take themselves for its leader.",
-    "IsrOfLatestLeader": "Nobody writes a partition’s ISR in ZooKeeper after a later leader has, and only who is not the "
-    "latest is kept from it.",
+    "IsrOfLatestLeader": "Nobody writes a partition’s ISR in ZooKeeper after a later leader has, and only who is not "
+    "the latest is kept from it.",
     "ClosedByLatestLeader": "No broker closes a replica at the word of a leader whom another has followed.",
     "VotersOneByOne": "The voters of the controllers’ quorum change one at a time.",
     "CommittedPrefix": "All nodes take the same metadata for committed, a majority of the controllers has it, and so "
