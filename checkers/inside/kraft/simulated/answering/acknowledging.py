@@ -19,6 +19,7 @@ from kio.schema.errors import ErrorCode
 from checkers.inside.violation import Violated
 from cluster_image.kraft.broker.partition import Partition
 from cluster_image.kraft.node import Node
+from cluster_image.replication.replica import PartitionKey
 
 _ALL: Final = -1
 #: Of a record batch (Apache Kafka's DefaultRecordBatch): where the last offset stands, relative to the first one.
@@ -28,7 +29,7 @@ LONG_S: Final = 0.1
 #: first and the second, or between the second and the third.
 _LOOKS: Final = 3
 
-_Leading = dict[str, tuple[int, int]]  # by partition: leader epoch and high watermark
+_Leading = dict[PartitionKey, tuple[int, int]]  # by partition: leader epoch and high watermark
 
 
 class Acknowledging:
@@ -57,19 +58,19 @@ class Acknowledging:
             broker = nodes[name].broker
             partitions = () if broker is None else broker.partitions.values()
             self._led.setdefault(name, deque(maxlen=_LOOKS)).append({
-                str(each): (each.leader_epoch, each.high_watermark) for each in partitions if each.is_leader
+                each.key: (each.leader_epoch, each.high_watermark) for each in partitions if each.is_leader
             })  # fmt: skip
 
     def answered(self, name: str) -> None:
         """It has answered a request, whichever."""
         self._active.add(name)
 
-    def before(self, name: str, where: str, leader_epoch: int) -> int:
+    def before(self, name: str, partition: Partition) -> int:
         """The high watermark that a leader had LONG_S ago, or longer, and has answered others since; -1: it did not
         lead in this epoch."""
         led = self._led.get(name)
-        epoch, watermark = led[0].get(where, (-1, -1)) if led is not None and len(led) == _LOOKS else (-1, -1)
-        return watermark if epoch == leader_epoch else -1
+        epoch, watermark = led[0].get(partition.key, (-1, -1)) if led is not None and len(led) == _LOOKS else (-1, -1)
+        return watermark if epoch == partition.leader_epoch else -1
 
     def check(self, name: str, node: Node, request: Any, response: Any) -> None:
         """Of ProduceRequest. Raises Violated."""
@@ -88,7 +89,7 @@ class Acknowledging:
         if error is ErrorCode.none and (highest := self._highest.get(where, 0)) < end:
             raise _violated(name, where, end, f"is acknowledged, and the highest high watermark is {highest}")
         if error is ErrorCode.request_timed_out and partition is not None and partition.is_leader:
-            watermark = self.before(name, where, partition.leader_epoch)
+            watermark = self.before(name, partition)
             if watermark >= end:
                 raise _violated(name, where, end, f"is given up, as its time is up; the high watermark is {watermark}")
 

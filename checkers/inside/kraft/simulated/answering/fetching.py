@@ -28,6 +28,7 @@ from typing import Any, Final, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from checkers.inside.violation import Violated
+from cluster_image.kraft.broker.partition import Partition
 from cluster_image.kraft.broker.server import BrokerServer
 from cluster_image.kraft.node import Node
 from cluster_image.kraft.raft import rpc
@@ -72,7 +73,7 @@ class _Ends(NamedTuple):
 class Fetching:
     """before: the high watermark that a node had LONG_S ago as the leader of a partition, in this leader epoch; -1."""
 
-    def __init__(self, before: Callable[[str, str, int], int]) -> None:
+    def __init__(self, before: Callable[[str, Partition], int]) -> None:
         self._before = before
         self._looked = 0.0
         self._epochs: dict[str, Mapping[PartitionKey, int]] = {}  # by node, the leader epochs of what is there
@@ -159,7 +160,7 @@ class Fetching:
                 raise _violated(name, where, f"leader epoch {epoch} is not known yet, and it knows {passed}")
         if not partition.is_leader:
             return
-        known = self._before(name, where, partition.leader_epoch)
+        known = self._before(name, partition)
         if told.error_code is ErrorCode.none:
             watermark = int(told.high_watermark)
             if known >= 0 and not known <= watermark <= partition.high_watermark:

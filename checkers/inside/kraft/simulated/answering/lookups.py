@@ -38,7 +38,7 @@ _NONE: Final = -1
 _FOR_ITS_EPOCH: Final = (ErrorCode.fenced_leader_epoch, ErrorCode.unknown_leader_epoch)
 
 
-def check_offsets(name: str, node: Node, request: Any, response: Any, before: Callable[[str, str, int], int]) -> None:
+def check_offsets(name: str, node: Node, request: Any, response: Any, before: Callable[[str, Partition], int]) -> None:
     """Of ListOffsets. before: the high watermark that a node had a moment ago as the leader of a partition, in this
     leader epoch. Raises Violated."""
     for where, asked, told, partition in _answers(node, request, response, "partition_index"):
@@ -58,7 +58,7 @@ def check_offsets(name: str, node: Node, request: Any, response: Any, before: Ca
         start = partition.log.start_offset
         if timestamp == _MAX_TIMESTAMP:
             wrong = False
-            known = before(name, where, partition.leader_epoch)  # what was committed since it looked may be later
+            known = before(name, partition)  # what was committed since it looked may be later
             later = [e for e in committed if start < e.next_offset <= known and e.max_timestamp > told.timestamp]
             meant = "the record of the last time"
         else:

@@ -20,6 +20,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from checkers.inside.violation import Violated
+from cluster_image.kraft.broker.partition import Partition
 from cluster_image.kraft.node import Node
 from cluster_image.storage.producer_state import Produced
 from cluster_image.storage.records import BatchHeader, iter_batches
@@ -34,7 +35,7 @@ _REFUSALS: Final = {
 
 
 def check_refused(
-    name: str, node: Node, request: Any, response: Any, before: Callable[[str, str, int], int]
+    name: str, node: Node, request: Any, response: Any, before: Callable[[str, Partition], int]
 ) -> None:  # fmt: skip
     """Of ProduceRequest, answered at once. before: the high watermark that a node had a moment ago as the leader of a
     partition, in this leader epoch; -1: it did not lead. Raises Violated."""
@@ -48,7 +49,7 @@ def check_refused(
                 continue
             partition = broker.partitions.get((known.id, int(asked.index)))
             where = f"{topic.name}-{asked.index}"
-            if partition is None or not partition.is_leader or before(name, where, partition.leader_epoch) < 0:
+            if partition is None or not partition.is_leader or before(name, partition) < 0:
                 continue
             _, _, header = next(iter_batches(asked.records))
             last = next(reversed(partition.log.producers.remembered().get(header.producer_id, ())), None)

@@ -66,7 +66,7 @@ def test_who_is_only_late_is_not_blamed(seed: int, update: dict[str, Any]) -> No
 
 
 def leader_of_nine() -> tuple[Acknowledging, Any, Any]:
-    leading = SimpleNamespace(is_leader=True, leader_epoch=4, high_watermark=9)
+    leading = SimpleNamespace(key=("t", 0), is_leader=True, leader_epoch=4, high_watermark=9)
     nodes: Any = {"broker-1": SimpleNamespace(broker=SimpleNamespace(partitions={"a": leading}))}
     return Acknowledging(), nodes, leading
 
@@ -76,12 +76,14 @@ def test_what_a_process_led_says_nothing_of_the_next_one_on_its_node() -> None:
     for now in (1.0, 2.0, 3.0):
         acknowledging.answered("broker-1")
         acknowledging.look(nodes, now)
-    assert acknowledging.before("broker-1", str(leading), 4) == 9
+    assert acknowledging.before("broker-1", leading) == 9
+    again = SimpleNamespace(key=("made again", 0), is_leader=True, leader_epoch=4, high_watermark=0)
+    assert acknowledging.before("broker-1", again) == -1  # type: ignore[arg-type]
     acknowledging.node_started("broker-1")
-    assert acknowledging.before("broker-1", str(leading), 4) == -1
+    assert acknowledging.before("broker-1", leading) == -1
     acknowledging.answered("broker-1")
     acknowledging.look(nodes, 4.0)
-    assert acknowledging.before("broker-1", str(leading), 4) == -1, "it has led for less than was looked back"
+    assert acknowledging.before("broker-1", leading) == -1, "it has led for less than was looked back"
 
 
 def test_while_a_process_is_paused_no_time_passes_for_it() -> None:
@@ -92,7 +94,7 @@ def test_while_a_process_is_paused_no_time_passes_for_it() -> None:
         acknowledging.look(nodes, now)
     acknowledging.answered("broker-1")
     acknowledging.look(nodes, 9.5)
-    assert acknowledging.before("broker-1", str(leading), 4) == -1
+    assert acknowledging.before("broker-1", leading) == -1
     acknowledging.answered("broker-1")
     acknowledging.look(nodes, 9.9)
-    assert acknowledging.before("broker-1", str(leading), 4) == 9
+    assert acknowledging.before("broker-1", leading) == 9
