@@ -30,6 +30,7 @@ from checkers.inside.violation import Violation
 from cluster_image.kraft.broker.partition import Partition
 from cluster_image.kraft.metadata.image import PartitionRegistration
 from cluster_image.kraft.metadata.records import RECOVERED
+from cluster_image.kraft.metrics import Events
 from cluster_image.network import Address, Entity
 from cluster_image.storage.records import build_batch, decode_values
 from cluster_image.wire.messages import milliseconds
@@ -112,7 +113,7 @@ async def _reported(story: Story, script: Script, replicas: tuple[int, ...]) -> 
 _CALLED: Final = ("node_started", "node_gone", "changed", "answers", "check", "check_liveness", "check_all")
 
 
-def _ignore(*arguments: object) -> None: ...
+def _ignore(*arguments: object, **named: object) -> None: ...
 
 
 class Script:
@@ -127,6 +128,8 @@ class Script:
         self._states: list[str] = []  # all that the controllers have given the partition, in order
         self._reported = 0  # how many of them next_state() has returned
         self._registration: PartitionRegistration | None = None
+        self._events = Events(0, _ignore)
+        cluster.observe = lambda at, node, event, where, fields: self._events(event, where, **fields)
         self._check = cluster.loop.after_step
         cluster.loop.after_step = self._after_step
 
@@ -292,10 +295,9 @@ class Script:
         return self._registration is not None and self._registration.leader_recovery_state != RECOVERED
 
     @property
-    def unclean_recoveries(self) -> int:
-        """As the controllers' metrics say."""
-        running = [node.running.controller for node in self._cluster.controllers if node.running is not None]
-        return sum(controller.unclean_recoveries for controller in running if controller is not None)
+    def unclean_elections(self) -> int:
+        """As the controllers' metrics count them, of all of them."""
+        return self._events.unclean_elections
 
     @property
     def states(self) -> list[str]:

@@ -40,7 +40,7 @@ async def proactive(s: Script) -> None:
     await candidates_gone(s)
     # Nobody waits for 1 and 2. What 3 has is the log from now on, and they are eligible no more.
     assert await s.next_state() == "Leader=3, ISR=[3], ELR=[], LastKnownELR=[1, 2]"
-    assert s.unclean_recoveries == 1
+    assert s.unclean_elections == 1
     assert s.recovering
     await s.until(lambda: not s.recovering)  # by its own word, as nobody has joined the ISR yet
     assert s.states[-1] == "Leader=3, ISR=[3], ELR=[], LastKnownELR=[1, 2]"
@@ -55,9 +55,9 @@ async def balanced(s: Script) -> None:
     assert await s.next_state() == "Leader=NoLeader, ISR=[], ELR=[2], LastKnownELR=[1]"
     await s.start(2)
     assert await s.next_state() == "Leader=NoLeader, ISR=[], ELR=[], LastKnownELR=[1, 2]"
-    assert s.unclean_recoveries == 0
+    assert s.unclean_elections == 0
     assert await s.next_state() == "Leader=1, ISR=[1], ELR=[], LastKnownELR=[2]"
-    assert s.unclean_recoveries == 1, "a possible loss, though nothing was lost: the controller cannot tell"
+    assert s.unclean_elections == 1, "a possible loss, though nothing was lost: the controller cannot tell"
     await s.settled()
     assert await s.read() == ["m1", "m2"]
 
@@ -70,11 +70,11 @@ async def manual(s: Script) -> None:
     assert await s.next_state() == "Leader=NoLeader, ISR=[], ELR=[], LastKnownELR=[1, 2]"
     await s.passing(10)
     assert s.states[-1] == "Leader=NoLeader, ISR=[], ELR=[], LastKnownELR=[1, 2]"
-    assert s.unclean_recoveries == 0
+    assert s.unclean_elections == 0
     # The operator speaks.
     assert (await s.elect_uncleanly(3)).name == "none"
     assert await s.next_state() == "Leader=1, ISR=[1], ELR=[], LastKnownELR=[2]"
-    assert s.unclean_recoveries == 1
+    assert s.unclean_elections == 1
     assert (await s.elect_uncleanly(3)).name == "election_not_needed"
     await s.settled()
     assert await s.read() == ["m1", "m2"]
