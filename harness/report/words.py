@@ -329,6 +329,7 @@ _EVIDENCE: dict[str, Callable[[Any], str] | None] = {
     "not_unregistered": lambda why: str(why).removeprefix("not available here: "),
     "unanswered": lambda why: f"then nobody answered: {why}",
     "piled_up_on": lambda broker: f"partitions were piled up on broker {broker} first",
+    "not_planned": lambda why: f"nothing was planned: {why}",
     "rebalanced": lambda told: rebalanced(told),
     "metadata": metadata,
     "refused": lambda reasons: f"the controller refused: {'; '.join(reasons)}",

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from checkers import balance
+from harness.report import words
 from harness.targets.admin import Metadata
 from nemesis.membership import Membership
 from nemesis.membership.mover import Mover
@@ -30,6 +31,8 @@ def test_what_is_not_seen_to_be_piled_up_is_not_planned_for(monkeypatch: pytest.
         evidence = await nemesis.move(bench.cluster, bench.cluster.brokers[0], ONE_OF, old)
         assert evidence == {"piled_up_on": 1, "not_planned": "not all brokers show what there is in 3 s"}
         assert not nemesis.effective(evidence)
+        told = words.sentence(words.evidence(evidence))
+        assert "broker 1 first; nothing was planned: not all brokers show what there is in 3 s" in told
 
     Bench(brokers=4).run(scenario)
 
