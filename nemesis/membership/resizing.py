@@ -59,7 +59,7 @@ class _Resizing(Mover):
         if plan is None:
             return {"not_planned": f"not all brokers show what there is in {SEEN_PATIENCE_S:g} s"}
         admin.movers[self.name] = list(plan.targets)
-        before = after = await admin.metadata()
+        after = await admin.metadata()
         loop = asyncio.get_running_loop()
         began = loop.time()
         refused: Mapping[Place, str] = {}
@@ -85,7 +85,7 @@ class _Resizing(Mover):
             "load": {"before": _told(plan.before), "planned": _told(plan.after), "after": _told(_loads(after, plan))},
             "moves": [
                 {
-                    "partition": _name(place), "from": list(before.partitions[place].replicas),
+                    "partition": _name(place), "from": list(plan.assignment[place]),
                     "to": list(after.partitions[place].replicas), "moving_ns": round((at - began) * 1e9),
                 }
                 for place, at in moved.items()

@@ -37,6 +37,37 @@ def test_what_is_not_seen_to_be_piled_up_is_not_planned_for(monkeypatch: pytest.
     Bench(brokers=4).run(scenario)
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_rebalancing_is_planned_from_no_older_view_than_what_was_seen(
+    first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which broker is asked first changes from one time to the next, and one of two lags."""
+
+    async def scenario(bench: Bench) -> None:
+        admin, nemesis = bench.admin, Membership.variants["rebalance"]()
+        assert isinstance(nemesis, Mover)
+        old, metadata, reassign, asked = await admin.metadata(), admin.metadata, admin.reassign, [0]
+
+        async def in_turn() -> Metadata:
+            asked[0] += 1
+            return await metadata() if asked[0] % 2 else old
+
+        async def reassigned(targets: Any) -> Any:
+            refused = await reassign(targets)
+            if asked[0] == 0:
+                asked[0] = first
+                monkeypatch.setattr(admin, "metadata", in_turn)
+            return refused
+
+        monkeypatch.setattr(admin, "reassign", reassigned)
+        evidence = await nemesis.move(bench.cluster, bench.cluster.brokers[0], ONE_OF, old)
+        plan = evidence["rebalanced"]
+        assert plan["load"]["before"]["1"]["leaders"] == len(old.partitions)
+        assert all(plan["assignment"][move["partition"]] == move["from"] for move in plan["moves"]) and plan["moves"]
+
+    Bench(brokers=4).run(scenario)
+
+
 def test_a_rebalancing_is_planned_from_what_brokers_show_once_all_is_piled_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that lags tells the replicas in their old order for another while, which is the balanced one."""
 

@@ -7,7 +7,7 @@ KAFKA-6082).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from . import (
     Check,
@@ -15,42 +15,25 @@ from . import (
     Delete,
     NoNode,
     Operation,
-    SessionState,
     SetData,
     Stat,
     Watcher,
     ZooKeeper,
     ZooKeeperError,
 )
+from .delegating import DelegatingZooKeeper
 
 
 class Fenced(ZooKeeperError):
     """The node that writes ask for has gone: nothing was written, and nothing will be. The message is its path."""
 
 
-class FencedZooKeeper(ZooKeeper):
+class FencedZooKeeper(DelegatingZooKeeper):
     """fence: the path of a node that is made once and never changed. All that writes raises Fenced, too."""
 
     def __init__(self, client: ZooKeeper, fence: str) -> None:
-        self._client = client
+        super().__init__(client)
         self._fence = fence
-
-    @property
-    def state(self) -> SessionState:
-        return self._client.state
-
-    @property
-    def session(self) -> int:
-        return self._client.session
-
-    def add_listener(self, listener: Callable[[SessionState], None]) -> None:
-        self._client.add_listener(listener)
-
-    async def start(self) -> None:
-        await self._client.start()
-
-    async def close(self) -> None:
-        await self._client.close()
 
     async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False) -> str:
         (created,) = await self.multi([Create(path, data, ephemeral, sequence)])

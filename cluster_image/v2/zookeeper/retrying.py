@@ -22,6 +22,7 @@ from . import (
     Watcher,
     ZooKeeper,
 )
+from .delegating import DelegatingZooKeeper
 from .fenced import FencedZooKeeper
 
 T = TypeVar("T")
@@ -29,11 +30,11 @@ T = TypeVar("T")
 _PAUSE_S: Final = 0.01
 
 
-class RetryingZooKeeper(ZooKeeper):
+class RetryingZooKeeper(DelegatingZooKeeper):
     """No call raises ConnectionLoss or SessionExpired, but for multi()."""
 
     def __init__(self, client: ZooKeeper) -> None:
-        self._client = client
+        super().__init__(client)
         self._connected = asyncio.Event()
         client.add_listener(self._hear)
 
@@ -42,23 +43,6 @@ class RetryingZooKeeper(ZooKeeper):
             self._connected.set()
         else:
             self._connected.clear()
-
-    @property
-    def state(self) -> SessionState:
-        return self._client.state
-
-    @property
-    def session(self) -> int:
-        return self._client.session
-
-    def add_listener(self, listener: Callable[[SessionState], None]) -> None:
-        self._client.add_listener(listener)
-
-    async def start(self) -> None:
-        await self._client.start()
-
-    async def close(self) -> None:
-        await self._client.close()
 
     async def _retried(self, call: Callable[[], Awaitable[T]], settled: Callable[[Exception], Awaitable[T]]) -> T:
         """settled: what a refusal means after an attempt of which nobody knows what became of it; raises it again if

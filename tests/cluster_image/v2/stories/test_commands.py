@@ -24,6 +24,21 @@ def zookeeper_of(c: V2Cluster, broker: int) -> Any:
     return running.broker._zookeeper._client
 
 
+def held(client: Any, kind: type[Create | SetData], path: str) -> tuple[asyncio.Event, asyncio.Event]:
+    """What a client writes there waits: set once it is about to; to be set for it to go on."""
+    reached, go_on = asyncio.Event(), asyncio.Event()
+    multi = client.multi
+
+    async def waiting(operations: list[Operation]) -> Any:
+        if any(isinstance(each, kind) and each.path == path for each in operations):
+            reached.set()
+            await go_on.wait()
+        return await multi(operations)
+
+    client.multi = waiting
+    return reached, go_on
+
+
 async def made(c: V2Cluster, *replicas: int) -> None:
     assert await c.create(replicas) is ErrorCode.none
     await c.until(lambda: c.serves(replicas[0]) and c.isr() == set(replicas))
@@ -418,16 +433,7 @@ def test_who_was_frozen_while_it_made_a_topic_and_has_lost_its_lock_writes_nothi
     """Another has made it meanwhile, elsewhere. By what the first writes of it a replica would be left for ever."""
 
     async def story(c: V2Cluster) -> None:
-        client, about_to_write, go_on = zookeeper_of(c, 1), asyncio.Event(), asyncio.Event()
-        multi = client.multi
-
-        async def held(operations: list[Operation]) -> Any:
-            if any(isinstance(each, Create) and each.path == paths.reassigned(TOPIC, 0) for each in operations):
-                about_to_write.set()
-                await go_on.wait()
-            return await multi(operations)
-
-        client.multi = held
+        about_to_write, go_on = held(zookeeper_of(c, 1), Create, paths.reassigned(TOPIC, 0))
         first = asyncio.create_task(c.create((1, 2), broker=1))
         await about_to_write.wait()
         await c.node(1).pause()
@@ -462,16 +468,7 @@ def test_who_leaves_and_starts_at_the_moment_of_the_end_is_closed_once_more() ->
 
     async def story(c: V2Cluster) -> None:
         await made(c, 1, 2)
-        client, at_the_end, go_on = zookeeper_of(c, 1), asyncio.Event(), asyncio.Event()
-        multi = client.multi
-
-        async def held(operations: list[Operation]) -> Any:
-            if any(isinstance(each, SetData) and each.path == paths.replicas(TOPIC, 0) for each in operations):
-                at_the_end.set()
-                await go_on.wait()
-            return await multi(operations)
-
-        client.multi = held
+        at_the_end, go_on = held(zookeeper_of(c, 1), SetData, paths.replicas(TOPIC, 0))
         assert await c.reassign((1, 3)) is ErrorCode.none
         await at_the_end.wait()
         assert c.replica(2) is None
