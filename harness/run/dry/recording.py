@@ -188,7 +188,8 @@ class RecordingAdmin:
             for place, each in self._replicas.items()
         }
         load = {broker: Load(0, 0) for broker in ids}
-        return Rebalancing(targets, 0, 0, None, load, load, {}, {}, {})
+        nothing = dict.fromkeys(self._replicas, 0)
+        return Rebalancing(targets, 0, 0, None, load, load, dict(self._replicas), nothing, {})
 
     async def min_insync_replicas(self, topic: str) -> int:
         return self._plan.min_insync_replicas
