@@ -48,6 +48,7 @@ from checkers.properties import (
     OF_LIVENESS,
     TRANSACTIONS,
     TRANSACTIONS_SETTLE,
+    V2_INVARIANTS,
     VIOLATION,
     WEAK,
 )
@@ -59,6 +60,8 @@ from checkers.verdict.vacuous import vacuous
 if TYPE_CHECKING:
     from checkers.transactions.runs import OfTransactions
 
+#: Of simulated clusters, by what is inside of them.
+_INSIDE: Final[Mapping[str, Sequence[str]]] = {"kraft": INVARIANTS, "v2": V2_INVARIANTS}
 _LOSSES: Final = ("unsynced_bytes", "unsynced_files", "unsynced_records")
 
 Fault = Mapping[str, Any]  # a FAULTS row, evidence parsed
@@ -420,8 +423,8 @@ def _by_property(evidence: Evidence) -> dict[str, Any]:
         of_history += tuple(evidence.transactions.checked)
     if evidence.own is not None:
         of_history += tuple(evidence.own.checked)
-    with_invariants = evidence.plan.get("on") == "simulation" and inside_of(evidence.plan) == "kraft"
-    checked = (*of_history, *(INVARIANTS if with_invariants else ()))
+    simulated = evidence.plan.get("on") == "simulation"
+    checked = (*of_history, *(_INSIDE.get(inside_of(evidence.plan), ()) if simulated else ()))
     if evidence.nodes is not None:
         checked += tuple(name for name in evidence.nodes.checked if name not in checked)
     if evidence.violation is not None:  # the run was stopped before it was healed

@@ -3,7 +3,7 @@ them, each with the setting that mends it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Set
+from collections.abc import Collection, Sequence, Set
 from typing import Final
 
 from cluster_image.replication.replica import FollowerStart
@@ -43,6 +43,13 @@ def watermark_on_election(high_watermark: int, end_offset: int, from_checkpoint:
 
     from_checkpoint (v2.election.watermark=checkpoint): what it was."""
     return high_watermark if from_checkpoint else end_offset
+
+
+def isr_of_new_leader(found: Collection[int], assigned: Collection[int], caught_up: Collection[int]) -> Sequence[int]:
+    """Whom does a new leader count on once its followers have had their time (001, becomeLeader)? Replicas that have
+    caught up, itself included, and nobody else. found: the ISR as it was; it can name a broker that a reassignment has
+    removed: a leader that goes leaves it last (KAFKA-9672)."""
+    return [replica for replica in assigned if replica in caught_up]
 
 
 def may_start(request_epoch: int, latest_epoch: int, has_leader: bool) -> bool:

@@ -85,13 +85,14 @@ PROPERTIES = {
     "NoFalseDuplicate": "What a leader answers as a duplicate is in its log, where it says.",
     "ProducerState": "What a replica remembers of producers is what its log says.",
     "ProposedIsr": "What a leader proposes is another ISR than the one it has, or that it has recovered from an "
-    "unclean election.",
+    "unclean election; in simulation also: where its ISR is below min.insync.replicas, it adds nobody who lags.",
     "DecidedIsr": "What a replica takes for the ISR of a partition epoch, the controller has decided for it.",
     "FollowerSession": "A leader takes no fetch from before a follower’s restart for a later one.",
     "FetchedFromLeader": "A replica that follows is fetched from the leader that it knows of, and from nobody else; "
     "what is no replica of a broker it does not fetch.",
     "FetchAnswered": "Who fetches is told what is so of each partition, as soon as there is something to tell, and not "
-    "before: an error where the broker leads it no more or has none, else its high watermark.",
+    "before: an error where the broker leads it no more or has none, or a follower that has nothing must begin "
+    "elsewhere, else its high watermark.",
     "AdministratorAnswered": "What administrators ask for is refused only for what is so, and else written as it was "
     "asked.",
     "BrokerAnswered": "What brokers ask the controller for is decided as it was asked, or refused for what is so; and "
@@ -107,6 +108,8 @@ PROPERTIES = {
     "OneLeader": "At no time do two replicas of a partition take themselves for its leader.",
     "IsrOfLatestLeader": "Nobody writes a partition’s ISR in ZooKeeper after a later leader has, and only who is not "
     "the latest is kept from it.",
+    "IsrOfReplicas": "A new leader counts on replicas of the partition alone, whoever the ISR that it found names. In "
+    "simulation.",
     "ClosedByLatestLeader": "No broker closes a replica at the word of a leader whom another has followed.",
     "VotersOneByOne": "The voters of the controllers’ quorum change one at a time.",
     "CommittedPrefix": "All nodes take the same metadata for committed, a majority of the controllers has it, and so "

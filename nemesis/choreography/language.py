@@ -7,12 +7,13 @@
               | "power-off" role ["late" time]
               | ("resume" | "start") [role]
               | "elect preferred"
-    link      = "cut" roles "from" whom | "cut" roles "to" whom
-              | "delay" roles "to" whom "by" time
-              | "heal" [roles ("from" | "to") whom]
+    link      = "cut" some "from" whom | "cut" some "to" whom
+              | "delay" some "to" whom "by" time
+              | "heal" [some ("from" | "to") whom]
     wait      = "until" condition [role] ["within" time] | "for" time | "past session" | "past lag"
     roles     = role {"and" role}
-    whom      = roles | "everybody" | "brokers" | "controllers" | "clients"
+    some      = roles | "everybody" | "brokers" | "controllers"
+    whom      = some | "clients"
     role      = [name "="] (one of ROLES, or a name that was given before)
     time      = number ("s" | "ms")
 
@@ -39,10 +40,11 @@ ROLES: Final[Mapping[str, str]] = {
     "standby": "another controller, whom no role names yet",
 }
 CONTROLLERS: Final = frozenset({"controller", "new-controller", "standby"})  # of the roles, those of controllers
-#: Whom links are cut or slow to, beside roles: of nodes, those that are not named before.
+CLIENTS: Final = "clients"
+#: Whose links are cut or slow, beside those of roles: of nodes, those that the step does not name besides.
 GROUPS: Final[Mapping[str, str]] = {
     "everybody": "all other nodes", "brokers": "all other brokers", "controllers": "all other controllers",
-    "clients": "everybody who is no node",
+    CLIENTS: "everybody who is no node",
 }  # fmt: skip
 
 
@@ -105,10 +107,11 @@ class Strike:
 
 @dataclass(frozen=True)
 class Link:
-    """verb: cut, delay or heal. whom: roles, or one of GROUPS. one_way: only what `some` send to them. by: seconds."""
+    """verb: cut, delay or heal. some, whom: roles, or one of GROUPS, which not both are; `some` are nodes. one_way: only
+    what `some` send to them. by: seconds."""
 
     verb: str
-    some: Roles = ()
+    some: Roles | str = ()
     whom: Roles | str = ()
     one_way: bool = False
     by: float = 0.0
@@ -116,9 +119,8 @@ class Link:
     def __str__(self) -> str:
         if not self.some:
             return self.verb
-        whom = self.whom if isinstance(self.whom, str) else _all(self.whom)
         late = f" by {_time(self.by)}" if self.by else ""
-        return f"{self.verb} {_all(self.some)} {'to' if self.one_way else 'from'} {whom}{late}"
+        return f"{self.verb} {_all(self.some)} {'to' if self.one_way else 'from'} {_all(self.whom)}{late}"
 
 
 @dataclass(frozen=True)
@@ -191,8 +193,8 @@ def roles_of(step: Step) -> Iterator[Role]:
         case Strike(whom=Role() as whom) | Until(whom=Role() as whom):
             yield whom
         case Link(some=some, whom=whom):
-            yield from some
-            yield from () if isinstance(whom, str) else whom
+            for roles in (some, whom):
+                yield from () if isinstance(roles, str) else roles
 
 
 class _Words:
@@ -266,10 +268,14 @@ class _Words:
     def _link(self, verb: str) -> Step:
         if verb == "heal" and not self._left:
             return Link(verb)
-        some = self._roles()
+        some = self._whom()
+        if some == CLIENTS:
+            raise ValueError(f"{CLIENTS} can only stand at its end: cut leader from {CLIENTS}")
         ways = {"to": True} if verb == "delay" else {"from": False, "to": True}
         one_way = ways[self._one_of(ways, "direction")]
         whom = self._whom()
+        if isinstance(some, str) and isinstance(whom, str):
+            raise ValueError(f"one of {some} and {whom} must be a role")
         if verb != "delay":
             return Link(verb, some, whom, one_way)
         self._one_of({"by": ""}, "word")
@@ -296,8 +302,8 @@ _OTHERS: Final[Mapping[str, Callable[[_Words, str], Step]]] = {
 VERBS: Final[Mapping[str, Callable[[_Words, str], Step]]] = {**dict.fromkeys(STRIKES, _Words._strike), **_OTHERS}
 
 
-def _all(roles: Roles) -> str:
-    return " and ".join(map(str, roles))
+def _all(roles: Roles | str) -> str:
+    return roles if isinstance(roles, str) else " and ".join(map(str, roles))
 
 
 def _time(seconds: float) -> str:

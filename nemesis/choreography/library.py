@@ -51,6 +51,10 @@ LIBRARY: Final[Mapping[str, Named]] = {
         "delay leader to brokers by 4s; for 500ms; cut leader from controllers; until new-leader; for 3s; heal; "
         "until in-isr leader",
     ),
+    "lost-answers": Named(
+        "a leader takes a follower out of the ISR, and what it is answered to that never comes",
+        "cut controllers to leader; pause follower; past lag; heal; resume; until in-isr follower",
+    ),
     "late-metadata": Named(
         "a leader hears late what the controllers have decided, and proposes an ISR that was",
         "cut follower from brokers; until out-of-isr follower; delay controller to leader by 2s; kill other; "
@@ -75,8 +79,9 @@ LIBRARY: Final[Mapping[str, Named]] = {
     ),
     "watermark-of-a-successor": Named(
         "a leader commits without a follower, and its successor, which has not heard of that, takes the follower back",
-        "delay leader to other by 1s; cut follower from brokers; until out-of-isr follower; "
-        "cut leader from everybody; until new-leader; heal follower from brokers; for 2s; heal; until in-isr leader",
+        "kill leader; until new-leader; start leader; until in-isr leader; delay second=new-leader to leader by 200ms; "
+        "cut follower from brokers; until out-of-isr follower; elect preferred; heal follower from brokers; for 2s; "
+        "heal; until in-isr follower",
     ),
     "tails-of-two-leaders": Named(
         "two leaders in turn take what nobody fetches and stay in the ISR; the first leads again and meets the second",

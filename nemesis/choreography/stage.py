@@ -16,6 +16,7 @@ from harness.errors import describe
 from harness.targets.admin import Metadata, Partition, Place, Unanswered, newest
 from harness.targets.timing import Timing
 from nemesis import pick
+from nemesis.choreography.language import CLIENTS as CLIENTS_GROUP
 from nemesis.choreography.language import CONTROLLERS, Elect, For, Link, Past, Role, Roles, Step, Strike, Until
 
 #: From a look at a condition to the next one, seconds.
@@ -293,8 +294,7 @@ class Stage:
     async def _link(self, step: Link) -> Evidence:
         if step.verb == "heal" and not step.some:
             return await self._heal_links()
-        some = [await self._who(role) for role in step.some]
-        links = await self._links(some, step.whom, one_way=step.one_way)
+        links = await self._links(step.some, step.whom, one_way=step.one_way)
         named = {"links": [f"{source} > {target}" for source, target in links]}
         match step.verb:
             case "delay":
@@ -308,12 +308,19 @@ class Stage:
         await self._cluster.block(self._key, list(dict.fromkeys(link for cut in self._cuts.values() for link in cut)))
         return named
 
-    async def _links(self, some: Sequence[Node], whom: Roles | str, *, one_way: bool) -> Pairs:
-        if whom == "clients":
-            there = [(node.name, CLIENTS) for node in some]
-        else:
-            others = _GROUPS[whom](self._cluster) if isinstance(whom, str) else [await self._who(role) for role in whom]
-            there = [(node.name, other.name) for node in some for other in others if other not in some]
+    async def _links(self, some: Roles | str, whom: Roles | str, *, one_way: bool) -> Pairs:
+        played = {of: [await self._who(role) for role in of] for of in (some, whom) if not isinstance(of, str)}
+        named = {node.name for nodes in played.values() for node in nodes}
+
+        def names(of: Roles | str) -> list[str]:
+            if of == CLIENTS_GROUP:
+                return [CLIENTS]
+            if isinstance(of, str):
+                return [node.name for node in _GROUPS[of](self._cluster) if node.name not in named]
+            return [node.name for node in played[of]]
+
+        ends = names(some), names(whom)
+        there = [(one, other) for one in ends[0] for other in ends[1] if other not in ends[0]]
         if not there:
             raise Nobody("there is nobody at the other end")
         return list(dict.fromkeys(there if one_way else [*there, *((b, a) for a, b in there)]))

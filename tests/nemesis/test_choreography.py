@@ -58,11 +58,13 @@ SECONDS: Final = st.integers(1, 60_000).map(lambda ms: ms / 1000)
 ALONE: Final = [name for name, each in language.CONDITIONS.items() if not each.of]
 ROLES: Final = st.lists(ROLE, min_size=1, max_size=3).map(tuple)
 WHOM: Final = ROLES | st.sampled_from(list(language.GROUPS))
+SENDERS: Final = st.sampled_from([name for name in language.GROUPS if name != language.CLIENTS])
 STEP: Final = st.one_of(
     st.builds(Strike, st.sampled_from(["pause", "kill", "stop", "start", "resume"]), ROLE),
     st.builds(Strike, st.sampled_from(language.ENDINGS)),
     st.builds(Strike, st.just("power-off"), ROLE, SECONDS | st.just(0.0)),
     st.builds(Link, st.sampled_from(["cut", "heal"]), ROLES, WHOM, st.booleans()),
+    st.builds(Link, st.sampled_from(["cut", "heal"]), SENDERS, ROLES, st.booleans()),
     st.builds(Link, st.just("delay"), ROLES, WHOM, st.just(True), SECONDS),
     st.builds(Link, st.just("heal")),
     st.builds(Until, st.sampled_from([name for name in language.CONDITIONS if name not in ALONE]), ROLE, SECONDS),
@@ -94,6 +96,8 @@ WRONG: Final = {
     "cut leader with follower": "there is no direction 'with'; valid: from, to",
     "delay leader from follower by 1s": "there is no direction 'from'; valid: to",
     "delay leader to follower": "it lacks a word",
+    "cut clients from leader": "clients can only stand at its end: cut leader from clients",
+    "cut brokers to controllers": "one of brokers and controllers must be a role",
     "for 0s": "'0s' is no time; valid: from above 0 to 60s, as 2s or 250ms",
     "for 2": "'2' is no time",
     "for 61s": "'61s' is no time",
@@ -258,6 +262,16 @@ def test_isrs_and_ends_of_logs_are_waited_for() -> None:
     assert not [step for step in steps.values() if "gave_up" in step or "skipped" in step]
     assert steps["until behind follower"]["waited_s"] < 2.0 < steps["until out-of-isr follower"]["waited_s"]
     assert steps["heal"]["packets_dropped"] > 0
+
+
+def test_of_a_group_all_are_meant_that_the_step_does_not_name() -> None:
+    done = run("cut controllers to leader; cut brokers to leader; heal brokers to leader; heal; cut leader from brokers")
+    links = [step.get("links") for step in evidence(done)["steps"]]
+    leader = links[0][0].rpartition(" > ")[2]
+    others = [f"broker-{n}" for n in (1, 2, 3) if f"broker-{n}" != leader]
+    assert links[0] == [f"controller-{n} > {leader}" for n in (1, 2, 3)]
+    assert links[1] == links[2] == [f"{other} > {leader}" for other in others]
+    assert set(links[4]) == {link for o in others for link in (f"{o} > {leader}", f"{leader} > {o}")}
 
 
 def test_a_step_that_strikes_nobody_is_skipped_and_says_why() -> None:

@@ -1,15 +1,23 @@
-"""What a simulated cluster of this generation must come to once all faults are healed (settled.py).
+"""What a simulated cluster of this generation must come to once all faults are healed (settled.py), and what holds at
+every step whatever 001 got wrong:
+
+| property      | statement                                                             | checked when
+| ------------- | --------------------------------------------------------------------- | ------------------------------
+| IsrOfReplicas | a new leader counts on replicas alone once its followers have had     | it has written the ISR, and
+|               | their time: the ISR that it found can name one that has been removed  | does not serve yet
 
 Nothing else stops a run: that logs diverge and acknowledged records go is what 001 is known for (004), and the history
-and the replicas' logs are judged for it in the end, with every cause on record."""
+and the replicas' logs are judged for it in the end, with every cause on record.
+
+Source: 001, becomeLeader; KAFKA-9672."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from typing import Any
 
-from checkers.inside.violation import Unmet
-from checkers.properties import REQUESTS_ANSWERED
+from checkers.inside.violation import Unmet, Violated
+from checkers.properties import ISR_OF_REPLICAS, REQUESTS_ANSWERED
 from cluster_image.v2.node import Node
 from cluster_image.v2.partition.replica import Partition
 
@@ -28,6 +36,7 @@ class Invariants:
         self._ids: dict[str, int] = {}
         self._replicas: dict[str, dict[str, None]] = {}  # by partition, brokers that ever had one
         self._dirty: dict[str, None] = {}  # partitions
+        self._written: dict[tuple[str, str], None] = {}  # node and partition, of which it has written the ISR
         self._terms: dict[str, int] = {}  # see unsettled()
 
     def changed(self, node: str, event: str, where: str, fields: Mapping[str, object]) -> None:
@@ -36,6 +45,8 @@ class Invariants:
         elif where:
             self._replicas.setdefault(where, {})[node] = None
             self._dirty[where] = None
+            if event == "isr written":
+                self._written[node, where] = None
 
     def answers(self, node: str, request: Any, response: Any, since: float, now: float) -> None: ...
 
@@ -48,8 +59,11 @@ class Invariants:
         self._dirty |= {where: None for where, brokers in self._replicas.items() if name in brokers}
 
     def check(self) -> None:
-        """Nothing that would stop a run; the states that it is in are counted."""
+        """See above; and the states that it is in are counted."""
         dirty, self._dirty = self._dirty, {}
+        written, self._written = self._written, {}
+        for name, where in written:
+            _check_isr(name, where, self._replica(where, name))
         if self._states is not None:
             for where in dirty:
                 self._states.look({self._ids[name]: self._replica(where, name) for name in self._replicas[where]})
@@ -76,3 +90,19 @@ class Invariants:
         """See harness.targets.target.Invariants. Where all is as it must be inside, it is the clients that wait."""
         left = self.unsettled(processes)
         return REQUESTS_ANSWERED if left is None else left.property
+
+
+def _check_isr(name: str, where: str, partition: Partition | None) -> None:
+    """Raises Violated."""
+    leadership = None if partition is None else partition.leadership
+    if partition is None or leadership is None or leadership.serves_clients:
+        return
+    removed = partition.isr - set(leadership.assigned)
+    if removed:
+        raise Violated(
+            ISR_OF_REPLICAS,
+            f"{name} begins to lead {where} in epoch {leadership.epoch}, and counts on {sorted(partition.isr)}; its "
+            f"replicas are {sorted(leadership.assigned)}",
+            where,
+            (name,),
+        )

@@ -245,7 +245,7 @@ class Partition(Replica):
         follower.fetched(broker_epoch, offset, end, now, log_start_offset, last_fetched_epoch)
         if replica not in self.isr:
             advanced |= self._consider_waiting(leadership, replica, now, eligible)
-            self._consider_joining(leadership, replica, follower, eligible)
+            self._consider_joining(leadership, replica, follower, now, eligible)
         if advanced:
             self._advance_high_watermark()
         if follower.deleted_below > log.start_offset:
@@ -283,19 +283,20 @@ class Partition(Replica):
     def _consider_waiting(self, leadership: Leadership, replica: int, now: float, eligible: Eligible) -> bool:
         """True: the high watermark is no longer held back for this follower."""
         follower = leadership.followers[replica]
-        lags = follower.lags(self.log.end_offset, now, self._config.seconds("replica.lag.time.max.ms"))
-        waits = rules.waits_to_join_isr(lags, eligible(replica, follower.broker_epoch))
+        waits = rules.waits_to_join_isr(self._lags(follower, now), eligible(replica, follower.broker_epoch))
         return leadership.wait_to_join(replica, waits)
 
+    def _lags(self, follower: FollowerState, now: float) -> bool:
+        return follower.lags(self.log.end_offset, now, self._config.seconds("replica.lag.time.max.ms"))
+
     def _consider_joining(
-        self, leadership: Leadership, replica: int, follower: FollowerState, eligible: Eligible
+        self, leadership: Leadership, replica: int, follower: FollowerState, now: float, eligible: Eligible
     ) -> None:
-        if leadership.proposal is None and rules.may_join_isr(
-            follower.end_offset,
-            self._high_watermark,
-            leadership.epoch_start,
+        may_join = leadership.proposal is None and rules.may_join_isr(
+            follower.end_offset, self._high_watermark, leadership.epoch_start,
             eligible(replica, follower.broker_epoch),
-        ):
+        )  # fmt: skip
+        if may_join and rules.would_stay_in_isr(self._lags(follower, now), self._commits):
             self._propose(leadership, (*self._isr_in_order(), replica))
 
     def consider_shrinking(self, now: float, eligible: Eligible) -> None:
@@ -309,9 +310,7 @@ class Partition(Replica):
             self._advance_high_watermark()
         if leadership.proposal is not None:
             return
-        max_lag = self._config.seconds("replica.lag.time.max.ms")
-        end = self.log.end_offset
-        lagging = [r for r, f in leadership.followers.items() if r in self.isr and f.lags(end, now, max_lag)]
+        lagging = [r for r, f in leadership.followers.items() if r in self.isr and self._lags(f, now)]
         if lagging or self._recovering:
             self._propose(leadership, tuple(r for r in self._isr_in_order() if r not in lagging))
 
@@ -352,15 +351,19 @@ class Partition(Replica):
             self.leadership.joining.clear()  # until the next fetch of each: the controller may refuse for long
             self._advance_high_watermark()
 
-    def _advance_high_watermark(self) -> None:
-        leadership = self.leadership
-        assert leadership is not None
-        if not rules.may_commit(
+    @property
+    def _commits(self) -> bool:
+        return rules.may_commit(
             self.isr,
             self._config["min.insync.replicas"],
             len(self.replicas),
             self._config["eligible.leader.replicas.version"] > 0,
-        ):
+        )
+
+    def _advance_high_watermark(self) -> None:
+        leadership = self.leadership
+        assert leadership is not None
+        if not self._commits:
             return
         advanced = leadership.next_high_watermark(self._high_watermark, self._me, self.log.end_offset)
         if advanced == self._high_watermark:

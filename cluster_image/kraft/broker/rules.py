@@ -49,6 +49,14 @@ def may_join_isr(follower_end: int, high_watermark: int, epoch_start: int, eligi
     return follower_end >= high_watermark and follower_end >= epoch_start and eligible
 
 
+def would_stay_in_isr(lags: bool, commits: bool) -> bool:
+    """Is a follower that may join not one that leaves again at the next look for those that lag (000, 2.9: expanding
+    asks for latency, too)? Where nothing is committed, as the ISR is below MinISR, the watermark stands still, and to
+    have reached it says nothing of how far behind a follower is: the ISR would grow and shrink again and again
+    (KAFKA-19996). commits: see may_commit."""
+    return commits or not lags
+
+
 def waits_to_join_isr(lags: bool, eligible: bool) -> bool:
     """Is the high watermark held back for this follower outside the ISR? While it keeps up and its broker may be in the
     ISR: under steady writes it is one batch behind at every fetch, and would never reach a watermark that follows the

@@ -209,7 +209,8 @@ class Replicating:
             partition, zookeeper, self._state_changes, self._me, self._config, self._progress, self.give_up_leadership
         )
         try:
-            await committing.write_isr(r for r in assigned if r == self._me or self._has_caught_up(r))
+            caught_up = {self._me, *filter(self._has_caught_up, {*assigned, *partition.isr})}
+            await committing.write_isr(rules.isr_of_new_leader(sorted(partition.isr), assigned, caught_up))
         except (BadVersion, NoNode):
             await self.give_up_leadership()
             return

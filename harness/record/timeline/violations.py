@@ -13,7 +13,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from checkers.properties import INVARIANTS, LOST_APPEND, NODE_PROPERTIES, V2_PROPERTIES, VIOLATION, WEAK
+from checkers.properties import (
+    INVARIANTS,
+    LOST_APPEND,
+    NODE_PROPERTIES,
+    V2_INVARIANTS,
+    V2_PROPERTIES,
+    VIOLATION,
+    WEAK,
+)
 
 #: Anomalies from the worst on; those of nodes, and others, come where "…" stands.
 ORDER: Final = (
@@ -67,7 +75,7 @@ class Violation:
 @cache
 def rank(property_: str, anomaly: str) -> tuple[int, int]:
     """Lower is worse."""
-    inside = property_ in (*INVARIANTS, *NODE_PROPERTIES, *V2_PROPERTIES)
+    inside = property_ in (*INVARIANTS, *NODE_PROPERTIES, *V2_PROPERTIES, *V2_INVARIANTS)
     known = _RANKS.get(anomaly, _RANKS["…"]) if anomaly != VIOLATION or not inside else _RANKS[VIOLATION]
     return int(property_ in WEAK), known
 

@@ -8,15 +8,18 @@ from collections.abc import Callable
 
 import pytest
 
-from checkers.properties import HISTORY_PROPERTIES, V2_PROPERTIES
+from checkers.properties import HISTORY_PROPERTIES, V2_INVARIANTS, V2_PROPERTIES
 from cluster_image.config import ConfigError
 from cluster_image.config import v2 as config
 from cluster_image.v2 import bugs, launch, rules
+from cluster_image.v2.metadata.paths import Isr
 from harness.plan.plan import Plan
 from harness.targets.v2.target import V2
 
 #: What is decided, without the bug and with it.
 CASES: dict[str, tuple[Callable[[], object], object, object]] = {
+    "M31": (lambda: rules.is_own_isr(Isr((1, 2), 4), Isr((1, 2), 4)), True, False),
+    "M50": (lambda: rules.isr_of_new_leader((1, 2, 4), (2, 3, 4), {1, 2, 3, 4}), [2, 3, 4], [2, 3, 4, 1]),
     "M52": (lambda: rules.may_close(3, 4, True), False, True),
     "V01": (lambda: rules.may_lead(1, (2, 3), (1, 2, 3), False), False, True),
     "V02": (lambda: rules.is_committed([5, 4], 5), False, True),
@@ -43,7 +46,7 @@ def test_every_bug_replaces_a_rule_that_there_is_and_fits_its_place() -> None:
         rule = getattr(importlib.import_module(f"cluster_image.{bug.module}"), bug.rule)
         assert rule.__module__ == f"cluster_image.{bug.module}", bug.id
         assert inspect.signature(rule) == inspect.signature(bug.replacement), bug.id
-        assert set(bug.properties) <= {*HISTORY_PROPERTIES, *V2_PROPERTIES}, bug.id
+        assert set(bug.properties) <= {*HISTORY_PROPERTIES, *V2_PROPERTIES, *V2_INVARIANTS}, bug.id
         assert bug.title and bug.source and bug.nemesis, bug.id
 
 
@@ -55,6 +58,6 @@ def test_a_target_has_its_own_bugs() -> None:
     for target, bug, other in (("v2", "M01", "kraft"), ("kraft", "V01", "v2")):
         with pytest.raises(ValueError, match=f"--bug {bug} is of target {other}, not {target}; give --target {other}"):
             Plan(run="r", on="simulation", target=target, bug=bug)
-    for target, valid in (("v2", "M52, "), ("kraft", "L01, ")):
+    for target, valid in (("v2", "M31, "), ("kraft", "L01, ")):
         with pytest.raises(ValueError, match=f"--bug: unknown bug 'M99'; valid are {valid}"):
             Plan(run="r", on="simulation", target=target, bug="M99")

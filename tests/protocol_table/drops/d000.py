@@ -476,8 +476,8 @@ DROPS: Final[Mapping[str, Drop]] = {
     # A member that has all that is committed may stay.
     "000-2.9-10": Text(
         "kraft/broker/partition.py",
-        "if r in self.isr and f.lags(end, now, max_lag)]",
-        "if r in self.isr and f.lags(end, now, max_lag) and f.end_offset < self._high_watermark]",
+        "if r in self.isr and self._lags(f, now)]",
+        "if r in self.isr and self._lags(f, now) and f.end_offset < self._high_watermark]",
     ),
     "000-2.9-11": Returns("kraft/broker/rules.py", "waits_to_join_isr", "False"),
     # Who comes back is in sync.
@@ -493,11 +493,12 @@ DROPS: Final[Mapping[str, Drop]] = {
     # Who lags stays out.
     "000-2.9-13": Text(
         "kraft/broker/partition.py",
-        "            self._consider_joining(leadership, replica, follower, eligible)\n",
-        """            if not follower.lags(end, now, self._config.seconds("replica.lag.time.max.ms")):
-                self._consider_joining(leadership, replica, follower, eligible)
+        "            self._consider_joining(leadership, replica, follower, now, eligible)\n",
+        """            if not self._lags(follower, now):
+                self._consider_joining(leadership, replica, follower, now, eligible)
 """,
     ),
+    "000-2.9-14": Returns("kraft/broker/rules.py", "would_stay_in_isr", "True"),
     "000-2.9.1-1": Returns("kraft/controller/partition_change.py", "broker_gone", "iter(())"),
     "000-2.9.1-2": Text(
         "kraft/controller/partition_change.py",

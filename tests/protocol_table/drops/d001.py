@@ -194,6 +194,9 @@ DROPS: Final[Mapping[str, Drop]] = {
     "001-moves-16": Text(_COMMAND, "        if before == ():\n", "        if False:\n"),
     "001-moves-17": Text(_COMMIT, "sorted(old, key=lambda replica: replica == self._me)", "sorted(old & {self._me})"),
     "001-roles-11": Returns(_ELECTION, "Replicating._is_still_elected", "True"),
+    "001-roles-12": Returns(
+        _RULES, "isr_of_new_leader", "[*filter(set(caught_up).__contains__, assigned), *(set(found) - set(assigned))]"
+    ),
     "001-election-5": Text(
         _ELECTION,
         """        if found is None or found[1].owner != zookeeper.session:

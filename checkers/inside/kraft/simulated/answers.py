@@ -8,11 +8,12 @@ ask for nothing that stands already.
 |                 | metadata log does)                                                           |
 | FollowerSession | the uptime session in which a leader knows a follower never becomes an       | the leader changes
 |                 | earlier one, in one leader epoch                                             |
-
 | ProposedIsr     | what a leader proposes is another ISR than the one it has, or that it has    | the leader changes
-|                 | recovered from an unclean election                                           |
+|                 | recovered from an unclean election; and where the ISR is below MinISR, so    |
+|                 | that the high watermark stands still, it adds nobody who lags, and would     |
+|                 | leave it again                                                               |
 
-Sources: 000, 2.9.2; KIP-903; KIP-704; Apache Kafka's Partition.needsShrinkIsr and needsExpandIsr.
+Sources: 000, 2.9 and 2.9.2; KIP-903; KIP-704; KAFKA-19996; Apache Kafka's Partition.needsShrinkIsr and needsExpandIsr.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class AnswersOracle:
         self._isr: dict[int, frozenset[int]] = {}  # by partition epoch, what was decided
         self._recovering: set[int] = set()  # partition epochs
         self._sessions: dict[tuple[str, int], tuple[int, int]] = {}  # by node and follower: leader epoch, broker epoch
+        self._proposals: dict[str, IsrProposal | None] = {}  # by node, as it was seen last
         self.decided(registration)
 
     def decided(self, registration: PartitionRegistration) -> None:
@@ -40,7 +42,8 @@ class AnswersOracle:
         if registration.leader_recovery_state == RECOVERING:
             self._recovering.add(registration.partition_epoch)
 
-    def look(self, node: str, partition: Partition) -> None:
+    def look(self, node: str, partition: Partition, min_isr: int) -> None:
+        """min_isr: as of the partition epoch that is decided; 0: nothing waits for it, as there is no ELR."""
         epoch = partition.partition_epoch
         decided = self._isr.get(epoch)
         if epoch >= 0 and decided != partition.isr:
@@ -54,11 +57,31 @@ class AnswersOracle:
             )
         if partition.leadership is not None:
             self._look_at_sessions(node, partition.leader_epoch, partition.leadership)
-            self._look_at_proposal(node, partition, partition.leadership.proposal)
+            proposal = partition.leadership.proposal
+            is_new = proposal is not self._proposals.get(node)
+            self._proposals[node] = proposal
+            if proposal is not None and proposal.partition_epoch == partition.partition_epoch:
+                self._look_at_proposal(node, partition, proposal)
+                if is_new and epoch == max(self._isr) and len(partition.isr) < min_isr:
+                    self._look_at_added(node, partition, partition.leadership, proposal)
 
-    def _look_at_proposal(self, node: str, partition: Partition, proposal: IsrProposal | None) -> None:
-        if proposal is None or proposal.partition_epoch != partition.partition_epoch:
-            return
+    def _look_at_added(self, node: str, partition: Partition, leadership: Leadership, proposal: IsrProposal) -> None:
+        """By a leader that may commit nothing, at a fetch of each."""
+        max_lag = partition.config.seconds("replica.lag.time.max.ms")
+        for broker in {broker for broker, _ in proposal.isr} - partition.isr:
+            follower = leadership.followers[broker]
+            since = follower.last_fetch - follower.last_caught_up
+            if since > max_lag and follower.end_offset < follower.leader_end_at_last_fetch:
+                raise Violated(
+                    "ProposedIsr",
+                    f"{node}, leader of epoch {partition.leader_epoch}, proposes broker {broker} for the ISR "
+                    f"{sorted(partition.isr)}, which is too small to commit anything; that one has {follower.end_offset} "
+                    f"of {follower.leader_end_at_last_fetch}, and has not been caught up within {max_lag:g} s",
+                    self._where,
+                    (node,),
+                )
+
+    def _look_at_proposal(self, node: str, partition: Partition, proposal: IsrProposal) -> None:
         same = {broker for broker, _ in proposal.isr} == partition.isr
         if same and proposal.partition_epoch not in self._recovering:
             raise Violated(

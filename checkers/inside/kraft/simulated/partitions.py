@@ -156,7 +156,7 @@ class PartitionOracle:
         thoroughly = verify or anew or replica.cut is not None
         if not replica.damaged:  # what it remembers of producers may come from other numbers than it ever got
             self.producers.look(replica, partition, new, thoroughly=thoroughly, lost=self._era > 0)
-        self._answers.look(replica.node, partition)
+        self._answers.look(replica.node, partition, self.min_isr if self._elr_enabled else 0)
         self._check_replica(replica, partition)
 
     def _dropped(self, broker: int, replica: PartitionReplica) -> None:

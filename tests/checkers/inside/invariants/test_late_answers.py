@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import pytest
 
+from cluster_image.kraft.broker import rules as broker_rules
 from cluster_image.kraft.broker.channel import ControllerChannel
 from cluster_image.kraft.broker.isr_manager import IsrManager
 from cluster_image.kraft.broker.partition import Partition
@@ -62,10 +63,16 @@ def proposes_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Partition, "consider_shrinking", lie)
 
 
+def lets_anybody_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Below MinISR, too, where the high watermark that a follower has reached stands still."""
+    monkeypatch.setattr(broker_rules, "would_stay_in_isr", lambda lags, commits: True)
+
+
 LIES: Final[Lies] = {
     "lost answers": (lost_answers_are_good_ones, "DecidedIsr", 0),
     "any order": (answers_in_any_order, "DecidedIsr", 0),
     "nothing new": (proposes_what_there_is, "ProposedIsr", 0),
+    "who lags": (lets_anybody_in, "ProposedIsr", 10),
     "sessions": (sessions_are_one, "FollowerSession", 0),
 }
 

@@ -8,7 +8,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from cluster_image.kraft.broker.partition import Refused
-from tests.cluster_image.kraft.broker.test_partition import Replica, append, batch, follow
+from tests.cluster_image.kraft.broker.test_partition import LAG, Replica, append, batch, follow
 
 
 def follower_of_no_epoch(directory: Path) -> Any:
@@ -31,6 +31,22 @@ def follower_whose_broker_shuts_down(directory: Path) -> Any:
     append(partition)
     replica.fetched(2, 1)
     return partition.high_watermark
+
+
+def follower_that_lags_below_min_isr(directory: Path) -> Any:
+    """Nothing is committed by a leader alone; one record of two, and long after the second was written. Proposed then,
+    and once it has caught up."""
+    replica = Replica(directory)
+    partition = replica.lead(isr=(1,))
+    for _ in range(2):
+        partition.log.append_as_leader(batch(), 0)
+    proposed = []
+    for offset in (1, 2):
+        replica.fetched(2, offset, now=10 * LAG)
+        assert partition.leadership is not None
+        proposal = partition.leadership.proposal
+        proposed.append(None if proposal is None else [broker for broker, _ in proposal.isr])
+    return tuple(proposed)
 
 
 def read_after_a_roll(directory: Path) -> Any:

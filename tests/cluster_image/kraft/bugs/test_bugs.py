@@ -156,20 +156,20 @@ def proposed_member_is_behind(directory: Path) -> Any:
     return partition.high_watermark
 
 
-def led_again(directory: Path, isr: tuple[int, ...]) -> Replica:
+def led_again(directory: Path) -> Replica:
     """Leader epoch start offset 2, and a high watermark of 0 as far as this leader knows."""
     replica = Replica(directory)
     partition = replica.lead(isr=(1,))
     partition.append(batch(b"a", b"b"), 1, future)
     partition.apply(registration(2, (2,), 1, 1), now=0.0)
     partition.restore_high_watermark(0)
-    partition.apply(registration(1, isr, 2, 2), now=0.0)
+    partition.apply(registration(1, (1, 2), 2, 2), now=0.0)
     return replica
 
 
 def end_of_log_after_an_election(directory: Path) -> Any:
     try:
-        return led_again(directory, (1, 2)).partition.end_of_committed_log(-1, lease_held=True)
+        return led_again(directory).partition.end_of_committed_log(-1, lease_held=True)
     except Refused as refused:
         return refused.error
 
@@ -181,7 +181,7 @@ def proposal_after(replica: Replica) -> Any:
 
 
 def join_below_the_epoch_start(directory: Path) -> Any:
-    replica = led_again(directory, (1,))
+    replica = led_again(directory)
     replica.fetched(3, 1, epoch=2, last=0)
     return proposal_after(replica)
 
@@ -321,7 +321,7 @@ CASES: dict[str, tuple[Callable[[Path], Any], Any, Any]] = {
     "M19": (end_of_log_after_an_election, ErrorCode.offset_not_available, 0),
     "M20": (of_partitions.read_after_a_roll, (1, False), (1, True)),
     "M22": (of_partitions.log_that_begins_anew, (7, 7), (7, 0)),
-    "M24": (join_below_the_epoch_start, None, [1, 3]),
+    "M24": (join_below_the_epoch_start, None, [1, 2, 3]),
     "M25": (join_below_the_high_watermark, None, [1, 2, 3]),
     "M27": (proposal_from_before_a_fencing, (ErrorCode.invalid_update_version, (1, 2)), (ErrorCode.none, (1, 2, 3))),
     "M28": (replica_that_restarted_since_it_fetched, (ErrorCode.ineligible_replica, (1, 2)),
@@ -331,6 +331,7 @@ CASES: dict[str, tuple[Callable[[Path], Any], Any, Any]] = {
             (ErrorCode.fenced_leader_epoch, ErrorCode.invalid_update_version)),
     "M33": (of_partitions.fetch_from_who_does_not_lead, ErrorCode.not_leader_or_follower,
             ErrorCode.unknown_leader_epoch),
+    "M35": (of_partitions.follower_that_lags_below_min_isr, (None, [1, 2]), ([1, 2], [1, 2])),
     "M36": (elr_beside_a_whole_isr, ((1, 3), ()), ((1, 3), (2,))),
     "M37": (unclean_return_of_an_eligible_replica, (), (2,)),
     "M38": (of_disks.two_starts_after_one_shutdown, (7, None), (7, 7)),

@@ -160,6 +160,20 @@ def test_who_has_been_away_for_long_joins_by_the_fetch_that_shows_it_complete(tm
     assert group.proposed(1) == [1, 2, 3]
 
 
+def test_below_min_isr_who_lags_stays_out_until_it_has_caught_up(tmp_path: Path) -> None:
+    """The leader alone is less than MinISR: the watermark stands at 0, which shows nothing of who has reached it."""
+    group = Group(tmp_path)
+    group.tell(1, (1,), leader_epoch=1)
+    for value in "ab":
+        group.write(1, value, acks=1)
+    late = 100 * LAG
+    group.put(2, 1)
+    group.ask(1, 2, now=late)
+    assert group.ends(1) == (2, 0) and group.proposed(1) is None
+    group.fetch(1, 2, now=late)
+    assert consider(group, 2, now=late) == [1, 2]
+
+
 def test_a_member_that_keeps_fetching_but_never_catches_up_leaves(tmp_path: Path) -> None:
     """Fetching often is not enough (000, 2.9): it must once have had all that there was at its fetch before."""
     group = Group(tmp_path)

@@ -34,6 +34,7 @@ def test_a_partition_is_moved_and_its_leader_goes_last() -> None:
         assert await c.reassign((3, 4)) is ErrorCode.none
         await produce_until(c, lambda: c.replicas() == (3, 4))
         await c.until(lambda: c.leader() is not None and c.serves(3))
+        assert c.isr() == {3, 4}, "it was in the ISR until the end, and is counted on no more"
         assert c.children(paths.REASSIGNED) == [] or c.children(paths.reassigned_topic("story")) == []
         await c.until(lambda: c.replica(1) is None and c.replica(2) is None)
         await c.produced("last")

@@ -9,6 +9,9 @@
 |                                | for an offset between the log's start and the high watermark
 | that it leads no more, or that | as soon as that is so: who waits for news is not kept waiting, unless for more bytes
 | has records past the offset    | than one, or by a quota of replication (KIP-73)
+| that it leads, by a follower   | where its own log begins, by an error, if that is elsewhere or it knows the record
+| with an empty log that names   | before: nothing shows that the follower ever had what lies before its offset
+| no epoch                       | (KAFKA-6857)
 
 And an answer that comes before the time to wait is up tells something: an error, or as many bytes as were asked for.
 With an error comes no end of an epoch, but where an offset is out of range: there it tells where the log begins.
@@ -162,6 +165,7 @@ class Fetching:
             return
         known = self._before(name, partition)
         if told.error_code is ErrorCode.none:
+            _check_begin(name, where, asked, data, partition)
             watermark = int(told.high_watermark)
             if known >= 0 and not known <= watermark <= partition.high_watermark:
                 raise _violated(
@@ -216,6 +220,17 @@ class Fetching:
             if ends.leader_epoch == partition.leader_epoch and readable > offset:
                 return ends.now
         return None
+
+
+def _check_begin(name: str, where: str, asked: _Asked, data: Any, partition: Partition) -> None:
+    """Of a leader that has told no error."""
+    offset, start = int(data.fetch_offset), partition.log.start_offset
+    is_empty = asked.replica >= 0 and int(data.log_start_offset) == offset
+    if is_empty and int(data.last_fetched_epoch) < 0 and (offset > start or partition.log.epoch_before(start) >= 0):
+        raise _violated(
+            name, where, f"broker {asked.replica} has nothing, and knows no record before offset {offset}; it may go "
+            f"on from there, and the leader's log begins at {start}",
+        )  # fmt: skip
 
 
 def _times(moments: list[float]) -> int:

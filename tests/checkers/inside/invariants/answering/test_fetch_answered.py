@@ -8,6 +8,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from checkers.inside.kraft.simulated.answering import fetching
+from cluster_image.kraft.broker import rules
 from cluster_image.kraft.broker.partition import Partition
 from cluster_image.replication import fetch
 from cluster_image.replication.fetch import FetchHandler
@@ -24,6 +25,11 @@ MOVING: Final = EXPLORED.model_copy(
 ELECTING: Final = EXPLORED.model_copy(
     update={"nemesis": ("membership:preferred-election", "pause"), "rate": 2.0,
             "settings": {"replica.fetch.wait.max.ms": "1000"}}
+)  # fmt: skip
+#: Logs that are deleted to their ends, and checkpoints that are damaged.
+DAMAGED: Final = EXPLORED.model_copy(
+    update={"nemesis": ("disk:corrupt-stopped", "disk:corrupt", "power-outage", "partition"), "delete_records": 1.0,
+            "rate": 10.0, "partitions": 3, "time_limit": 30.0}
 )  # fmt: skip
 
 
@@ -115,6 +121,11 @@ def errors_with_ends(patch: pytest.MonkeyPatch) -> None:
     )  # fmt: skip
 
 
+def goes_on_from_nowhere(patch: pytest.MonkeyPatch) -> None:
+    """A follower that has nothing, and knows nothing of what came before, may go on from where it is."""
+    patch.setattr(rules, "begins_elsewhere", lambda *given: False)
+
+
 LIES: Lies = {
     "nothing is said of what is not here": (silent, "FetchAnswered", 1),
     "who waits is not told": (not_told, "FetchAnswered", 0),
@@ -124,11 +135,12 @@ LIES: Lies = {
     "a leader epoch that has passed is yet to come": (passed_epochs_are_unknown, "FetchAnswered", 2),
     "the end of the log is refused": (refuses_the_end, "FetchAnswered", 0),
     "news is told late": (told_of_news_late, "FetchAnswered", 1),
+    "a follower that has nothing may go on": (goes_on_from_nowhere, "FetchAnswered", 4),
     "an error with an epoch's end": (errors_with_ends, "FetchAnswered", 0),
 }
 PLANS: Final = {
     "nothing is said of what is not here": MOVING, "who waits is not told": ELECTING,
-    "a leader epoch that has passed is yet to come": MOVING,
+    "a leader epoch that has passed is yet to come": MOVING, "a follower that has nothing may go on": DAMAGED,
 }  # fmt: skip
 
 
