@@ -47,8 +47,8 @@ def watermark_on_election(high_watermark: int, end_offset: int, from_checkpoint:
 
 def isr_of_new_leader(found: Collection[int], assigned: Collection[int], caught_up: Collection[int]) -> Sequence[int]:
     """Whom does a new leader count on once its followers have had their time (001, becomeLeader)? Replicas that have
-    caught up, itself included, and nobody else. found: the ISR as it was; it can name a broker that a reassignment has
-    removed: a leader that goes leaves it last (KAFKA-9672)."""
+    caught up, itself included, and nobody else, whoever stands in the ISR that it found: that can name a broker that a
+    reassignment has removed, as a leader that goes leaves it last (KAFKA-9672)."""
     return [replica for replica in assigned if replica in caught_up]
 
 

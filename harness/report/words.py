@@ -85,7 +85,8 @@ PROPERTIES = {
     "NoFalseDuplicate": "What a leader answers as a duplicate is in its log, where it says.",
     "ProducerState": "What a replica remembers of producers is what its log says.",
     "ProposedIsr": "What a leader proposes is another ISR than the one it has, or that it has recovered from an "
-    "unclean election; in simulation also: where its ISR is below min.insync.replicas, it adds nobody who lags.",
+    "unclean election; in simulation also: where there is an ELR and its ISR is below min.insync.replicas, "
+    "it adds nobody who lags.",
     "DecidedIsr": "What a replica takes for the ISR of a partition epoch, the controller has decided for it.",
     "FollowerSession": "A leader takes no fetch from before a follower’s restart for a later one.",
     "FetchedFromLeader": "A replica that follows is fetched from the leader that it knows of, and from nobody else; "
@@ -108,8 +109,8 @@ PROPERTIES = {
     "OneLeader": "At no time do two replicas of a partition take themselves for its leader.",
     "IsrOfLatestLeader": "Nobody writes a partition’s ISR in ZooKeeper after a later leader has, and only who is not "
     "the latest is kept from it.",
-    "IsrOfReplicas": "A new leader counts on replicas of the partition alone, whoever the ISR that it found names. In "
-    "simulation.",
+    "IsrOfReplicas": "A new leader counts alone on what it knows for replicas of the partition, whoever stands in the "
+    "ISR that it found. In simulation alone.",
     "ClosedByLatestLeader": "No broker closes a replica at the word of a leader whom another has followed.",
     "VotersOneByOne": "The voters of the controllers’ quorum change one at a time.",
     "CommittedPrefix": "All nodes take the same metadata for committed, a majority of the controllers has it, and so "

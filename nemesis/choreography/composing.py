@@ -77,6 +77,8 @@ def _link(random: Random) -> Link:
     whom = random.choice(_GROUPS) if random.random() < 0.6 else (Role(random.choice(others)),)
     if random.random() < 0.3:
         return Link("delay", (some,), whom, one_way=True, by=random.choice((0.5, 1.5, 3.0)))
+    if random.random() < 0.15:  # what all of them send to that one is lost
+        return Link("cut", random.choice(_GROUPS), (some,), one_way=True)
     return Link("cut", (some,), whom, one_way=random.random() < 0.3)
 
 
@@ -140,8 +142,8 @@ def _less(step: Step) -> Iterator[Step]:
     match step:
         case For(seconds):
             yield from (For(shorter) for shorter in _SECONDS if shorter < seconds)
-        case Link(some=(_, _, *_)):
-            yield from (replace(step, some=tuple(each for each in step.some if each is not one)) for one in step.some)
+        case Link(some=(_, _, *_) as some):
+            yield from (replace(step, some=tuple(each for each in some if each is not one)) for one in some)
         case Strike(late=late) if late:
             yield replace(step, late=0.0)
 

@@ -13,7 +13,7 @@
     wait      = "until" condition [role] ["within" time] | "for" time | "past session" | "past lag"
     roles     = role {"and" role}
     some      = roles | "everybody" | "brokers" | "controllers"
-    whom      = some | "clients"
+    whom      = some | "clients", and roles if some is none
     role      = [name "="] (one of ROLES, or a name that was given before)
     time      = number ("s" | "ms")
 
@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from harness.cluster import CLIENTS
 from harness.errors import did_you_mean
 
 ROLES: Final[Mapping[str, str]] = {
@@ -40,8 +41,7 @@ ROLES: Final[Mapping[str, str]] = {
     "standby": "another controller, whom no role names yet",
 }
 CONTROLLERS: Final = frozenset({"controller", "new-controller", "standby"})  # of the roles, those of controllers
-CLIENTS: Final = "clients"
-#: Whose links are cut or slow, beside those of roles: of nodes, those that the step does not name besides.
+#: Whose links are cut or slow, beside those of roles: all of them but those nodes that the step names.
 GROUPS: Final[Mapping[str, str]] = {
     "everybody": "all other nodes", "brokers": "all other brokers", "controllers": "all other controllers",
     CLIENTS: "everybody who is no node",
@@ -107,8 +107,8 @@ class Strike:
 
 @dataclass(frozen=True)
 class Link:
-    """verb: cut, delay or heal. some, whom: roles, or one of GROUPS, which not both are; `some` are nodes. one_way: only
-    what `some` send to them. by: seconds."""
+    """verb: cut, delay or heal. some, whom: at least one of them roles, the other roles or one of GROUPS; `some` are
+    nodes. one_way: only what `some` send to them. by: seconds."""
 
     verb: str
     some: Roles | str = ()

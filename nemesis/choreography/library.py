@@ -52,7 +52,7 @@ LIBRARY: Final[Mapping[str, Named]] = {
         "until in-isr leader",
     ),
     "lost-answers": Named(
-        "a leader takes a follower out of the ISR, and what it is answered to that never comes",
+        "a leader takes a follower out of the ISR, and never hears the answer",
         "cut controllers to leader; pause follower; past lag; heal; resume; until in-isr follower",
     ),
     "late-metadata": Named(

@@ -16,7 +16,6 @@ from harness.errors import describe
 from harness.targets.admin import Metadata, Partition, Place, Unanswered, newest
 from harness.targets.timing import Timing
 from nemesis import pick
-from nemesis.choreography.language import CLIENTS as CLIENTS_GROUP
 from nemesis.choreography.language import CONTROLLERS, Elect, For, Link, Past, Role, Roles, Step, Strike, Until
 
 #: From a look at a condition to the next one, seconds.
@@ -309,21 +308,22 @@ class Stage:
         return named
 
     async def _links(self, some: Roles | str, whom: Roles | str, *, one_way: bool) -> Pairs:
-        played = {of: [await self._who(role) for role in of] for of in (some, whom) if not isinstance(of, str)}
-        named = {node.name for nodes in played.values() for node in nodes}
-
-        def names(of: Roles | str) -> list[str]:
-            if of == CLIENTS_GROUP:
-                return [CLIENTS]
-            if isinstance(of, str):
-                return [node.name for node in _GROUPS[of](self._cluster) if node.name not in named]
-            return [node.name for node in played[of]]
-
-        ends = names(some), names(whom)
-        there = [(one, other) for one in ends[0] for other in ends[1] if other not in ends[0]]
+        first, second = await self._named(some), await self._named(whom)
+        first = self._of(some, second) if first is None else first
+        second = self._of(whom, first) if second is None else second
+        there = [(one, other) for one in first for other in second if other not in first]
         if not there:
             raise Nobody("there is nobody at the other end")
         return list(dict.fromkeys(there if one_way else [*there, *((b, a) for a, b in there)]))
+
+    async def _named(self, roles: Roles | str) -> list[str] | None:
+        """None: a group."""
+        return None if isinstance(roles, str) else [(await self._who(role)).name for role in roles]
+
+    def _of(self, group: Roles | str, named: list[str] | None) -> list[str]:
+        if group == CLIENTS:
+            return [CLIENTS]
+        return [node.name for node in _GROUPS[str(group)](self._cluster) if node.name not in (named or ())]
 
     async def _heal_links(self) -> Evidence:
         if not self._cuts and not self._slow:

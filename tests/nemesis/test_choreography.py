@@ -265,7 +265,9 @@ def test_isrs_and_ends_of_logs_are_waited_for() -> None:
 
 
 def test_of_a_group_all_are_meant_that_the_step_does_not_name() -> None:
-    done = run("cut controllers to leader; cut brokers to leader; heal brokers to leader; heal; cut leader from brokers")
+    done = run(
+        "cut controllers to leader; cut brokers to leader; heal brokers to leader; heal; cut leader from brokers"
+    )
     links = [step.get("links") for step in evidence(done)["steps"]]
     leader = links[0][0].rpartition(" > ")[2]
     others = [f"broker-{n}" for n in (1, 2, 3) if f"broker-{n}" != leader]

@@ -3,8 +3,9 @@ every step whatever 001 got wrong:
 
 | property      | statement                                                             | checked when
 | ------------- | --------------------------------------------------------------------- | ------------------------------
-| IsrOfReplicas | a new leader counts on replicas alone once its followers have had     | it has written the ISR, and
-|               | their time: the ISR that it found can name one that has been removed  | does not serve yet
+| IsrOfReplicas | once its followers have had their time a new leader counts alone on   | it has written the ISR, and
+|               | what it knows for replicas: the ISR that it found can name a broker   | does not serve yet
+|               | that has been removed                                                 |
 
 Nothing else stops a run: that logs diverge and acknowledged records go is what 001 is known for (004), and the history
 and the replicas' logs are judged for it in the end, with every cause on record.
@@ -36,7 +37,7 @@ class Invariants:
         self._ids: dict[str, int] = {}
         self._replicas: dict[str, dict[str, None]] = {}  # by partition, brokers that ever had one
         self._dirty: dict[str, None] = {}  # partitions
-        self._written: dict[tuple[str, str], None] = {}  # node and partition, of which it has written the ISR
+        self._written: dict[tuple[str, str], int] = {}  # node, and partition whose ISR it has written: leader epoch
         self._terms: dict[str, int] = {}  # see unsettled()
 
     def changed(self, node: str, event: str, where: str, fields: Mapping[str, object]) -> None:
@@ -46,7 +47,7 @@ class Invariants:
             self._replicas.setdefault(where, {})[node] = None
             self._dirty[where] = None
             if event == "isr written":
-                self._written[node, where] = None
+                self._written[node, where] = int(str(fields["leader_epoch"]))
 
     def answers(self, node: str, request: Any, response: Any, since: float, now: float) -> None: ...
 
@@ -62,8 +63,9 @@ class Invariants:
         """See above; and the states that it is in are counted."""
         dirty, self._dirty = self._dirty, {}
         written, self._written = self._written, {}
-        for name, where in written:
-            _check_isr(name, where, self._replica(where, name))
+        for (name, where), epoch in written.items():
+            if (replica := self._replica(where, name)) is not None:
+                _check_isr(name, where, replica, epoch)
         if self._states is not None:
             for where in dirty:
                 self._states.look({self._ids[name]: self._replica(where, name) for name in self._replicas[where]})
@@ -92,10 +94,10 @@ class Invariants:
         return REQUESTS_ANSWERED if left is None else left.property
 
 
-def _check_isr(name: str, where: str, partition: Partition | None) -> None:
-    """Raises Violated."""
-    leadership = None if partition is None else partition.leadership
-    if partition is None or leadership is None or leadership.serves_clients:
+def _check_isr(name: str, where: str, partition: Partition, epoch: int) -> None:
+    """epoch: that it was written in; what comes late may be of an earlier term. Raises Violated."""
+    leadership = partition.leadership
+    if leadership is None or leadership.epoch != epoch or leadership.serves_clients:
         return
     removed = partition.isr - set(leadership.assigned)
     if removed:

@@ -244,8 +244,9 @@ class Partition(Replica):
         deleted = log_start_offset != follower.log_start_offset
         follower.fetched(broker_epoch, offset, end, now, log_start_offset, last_fetched_epoch)
         if replica not in self.isr:
-            advanced |= self._consider_waiting(leadership, replica, now, eligible)
-            self._consider_joining(leadership, replica, follower, now, eligible)
+            lags = self._lags(follower, now)
+            advanced |= self._consider_waiting(leadership, replica, lags, eligible)
+            self._consider_joining(leadership, replica, follower, lags, eligible)
         if advanced:
             self._advance_high_watermark()
         if follower.deleted_below > log.start_offset:
@@ -259,8 +260,8 @@ class Partition(Replica):
         return None if self.leadership is None else self.leadership.followers.get(replica)
 
     def awaits(self, replica: int) -> bool:
-        """Does this leader hold its high watermark back for it?"""
-        return self.leadership is not None and self.leadership.awaits(replica)
+        """Does this leader hold its high watermark back for it, or until any follower has caught up?"""
+        return self.leadership is not None and (self.leadership.awaits(replica) or not self._commits)
 
     def read_as_follower(self, leader_epoch: int, offset: int, max_bytes: int) -> bytes:
         """Records of a fetch that record_fetch has taken, perhaps a while ago. Raises Refused."""
@@ -280,23 +281,22 @@ class Partition(Replica):
 
     # -- leader: ISR and high watermark -----------------------------------------------------------------------
 
-    def _consider_waiting(self, leadership: Leadership, replica: int, now: float, eligible: Eligible) -> bool:
+    def _consider_waiting(self, leadership: Leadership, replica: int, lags: bool, eligible: Eligible) -> bool:
         """True: the high watermark is no longer held back for this follower."""
-        follower = leadership.followers[replica]
-        waits = rules.waits_to_join_isr(self._lags(follower, now), eligible(replica, follower.broker_epoch))
+        waits = rules.waits_to_join_isr(lags, eligible(replica, leadership.followers[replica].broker_epoch))
         return leadership.wait_to_join(replica, waits)
 
     def _lags(self, follower: FollowerState, now: float) -> bool:
         return follower.lags(self.log.end_offset, now, self._config.seconds("replica.lag.time.max.ms"))
 
     def _consider_joining(
-        self, leadership: Leadership, replica: int, follower: FollowerState, now: float, eligible: Eligible
+        self, leadership: Leadership, replica: int, follower: FollowerState, lags: bool, eligible: Eligible
     ) -> None:
         may_join = leadership.proposal is None and rules.may_join_isr(
             follower.end_offset, self._high_watermark, leadership.epoch_start,
             eligible(replica, follower.broker_epoch),
         )  # fmt: skip
-        if may_join and rules.would_stay_in_isr(self._lags(follower, now), self._commits):
+        if may_join and rules.may_join_lagging(lags, self._commits):
             self._propose(leadership, (*self._isr_in_order(), replica))
 
     def consider_shrinking(self, now: float, eligible: Eligible) -> None:
@@ -305,7 +305,10 @@ class Partition(Replica):
         leadership = self.leadership
         if leadership is None:
             return
-        released = [self._consider_waiting(leadership, r, now, eligible) for r in sorted(leadership.joining)]
+        released = [
+            self._consider_waiting(leadership, r, self._lags(leadership.followers[r], now), eligible)
+            for r in sorted(leadership.joining)
+        ]
         if any(released):
             self._advance_high_watermark()
         if leadership.proposal is not None:

@@ -49,11 +49,11 @@ def may_join_isr(follower_end: int, high_watermark: int, epoch_start: int, eligi
     return follower_end >= high_watermark and follower_end >= epoch_start and eligible
 
 
-def would_stay_in_isr(lags: bool, commits: bool) -> bool:
-    """Is a follower that may join not one that leaves again at the next look for those that lag (000, 2.9: expanding
-    asks for latency, too)? Where nothing is committed, as the ISR is below MinISR, the watermark stands still, and to
-    have reached it says nothing of how far behind a follower is: the ISR would grow and shrink again and again
-    (KAFKA-19996). commits: see may_commit."""
+def may_join_lagging(lags: bool, commits: bool) -> bool:
+    """May a follower join that is complete (may_join_isr), even if it lags (000, 2.9: expanding asks for latency, too)?
+    Only where the watermark can advance: there to have reached it proves something. Where nothing is committed, as the
+    ISR is below MinISR, it stands still, and the ISR would grow and shrink again and again (KAFKA-19996). commits: see
+    may_commit."""
     return commits or not lags
 
 

@@ -1,7 +1,7 @@
 """M35: below MinISR, a follower that has reached the high watermark joins the ISR, however far behind it is.
 
-The watermark stands still as long as the ISR is too small, so that to have reached it shows nothing. Who joins so leaves
-the ISR again for its lag, joins again, and the watermark waits for it meanwhile.
+The watermark stands still as long as the ISR is too small, so that to have reached it shows nothing. Who joins so
+leaves the ISR again for its lag, joins again, and the watermark waits for it meanwhile.
 """
 
 from __future__ import annotations
@@ -20,6 +20,6 @@ BUG = Bug(
     nemesis="kill,pause,partition",
     properties=("ProposedIsr",),
     module="kraft.broker.rules",
-    rule="would_stay_in_isr",
+    rule="may_join_lagging",
     replacement=always,
 )

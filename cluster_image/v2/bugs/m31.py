@@ -24,5 +24,5 @@ BUG = Bug(
     rule="is_own_isr",
     replacement=never,
     # The leader writes the ISR while no answer comes, and keeps its session.
-    options="--set zookeeper.session.timeout.ms=6000 --set replica.lag.time.max.ms=1000",
+    options="--rate 10 --partitions 2 --set zookeeper.session.timeout.ms=6000 --set replica.lag.time.max.ms=1000",
 )

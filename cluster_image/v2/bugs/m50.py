@@ -13,7 +13,7 @@ from . import Bug
 
 def removed_stay(found: Collection[int], assigned: Collection[int], caught_up: Collection[int]) -> Sequence[int]:
     replicas = [replica for replica in assigned if replica in caught_up]
-    return [*replicas, *(broker for broker in found if broker not in assigned)]
+    return [*replicas, *sorted(set(found).difference(assigned))]
 
 
 BUG = Bug(
@@ -25,5 +25,5 @@ BUG = Bug(
     module="v2.rules",
     rule="isr_of_new_leader",
     replacement=removed_stay,
-    options="--brokers 4",
+    options="--brokers 4 --rate 10",
 )

@@ -209,8 +209,8 @@ class Replicating:
             partition, zookeeper, self._state_changes, self._me, self._config, self._progress, self.give_up_leadership
         )
         try:
-            caught_up = {self._me, *filter(self._has_caught_up, {*assigned, *partition.isr})}
-            await committing.write_isr(rules.isr_of_new_leader(sorted(partition.isr), assigned, caught_up))
+            caught_up = {self._me, *filter(self._has_caught_up, assigned)}
+            await committing.write_isr(rules.isr_of_new_leader(partition.isr, assigned, caught_up))
         except (BadVersion, NoNode):
             await self.give_up_leadership()
             return

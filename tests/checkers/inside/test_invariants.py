@@ -271,7 +271,7 @@ def test_candidate_completeness_of_whom_a_leader_proposes(
     world.ask(2, 1)
     leader = 1
     if dropped == "epoch start":
-        world.commit(world.fencing(1), world.change(2, isr=(2,), eligible_leader_replicas=(1,)))
+        world.commit(world.change(2, isr=(1, 2)))
         world.learn(2, 3)
         assert world.partition(2).high_watermark == 0
         leader = 2

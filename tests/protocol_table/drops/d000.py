@@ -493,12 +493,12 @@ DROPS: Final[Mapping[str, Drop]] = {
     # Who lags stays out.
     "000-2.9-13": Text(
         "kraft/broker/partition.py",
-        "            self._consider_joining(leadership, replica, follower, now, eligible)\n",
-        """            if not self._lags(follower, now):
-                self._consider_joining(leadership, replica, follower, now, eligible)
+        "            self._consider_joining(leadership, replica, follower, lags, eligible)\n",
+        """            if not lags:
+                self._consider_joining(leadership, replica, follower, lags, eligible)
 """,
     ),
-    "000-2.9-14": Returns("kraft/broker/rules.py", "would_stay_in_isr", "True"),
+    "000-2.9-14": Returns("kraft/broker/rules.py", "may_join_lagging", "True"),
     "000-2.9.1-1": Returns("kraft/controller/partition_change.py", "broker_gone", "iter(())"),
     "000-2.9.1-2": Text(
         "kraft/controller/partition_change.py",

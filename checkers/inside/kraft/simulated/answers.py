@@ -68,15 +68,17 @@ class AnswersOracle:
     def _look_at_added(self, node: str, partition: Partition, leadership: Leadership, proposal: IsrProposal) -> None:
         """By a leader that may commit nothing, at a fetch of each."""
         max_lag = partition.config.seconds("replica.lag.time.max.ms")
-        for broker in {broker for broker, _ in proposal.isr} - partition.isr:
-            follower = leadership.followers[broker]
+        added = {broker for broker, _ in proposal.isr} - partition.isr
+        for broker, follower in leadership.followers.items():
+            if broker not in added:
+                continue
             since = follower.last_fetch - follower.last_caught_up
             if since > max_lag and follower.end_offset < follower.leader_end_at_last_fetch:
                 raise Violated(
                     "ProposedIsr",
                     f"{node}, leader of epoch {partition.leader_epoch}, proposes broker {broker} for the ISR "
-                    f"{sorted(partition.isr)}, which is too small to commit anything; that one has {follower.end_offset} "
-                    f"of {follower.leader_end_at_last_fetch}, and has not been caught up within {max_lag:g} s",
+                    f"{sorted(partition.isr)}, which is too small to commit anything; that one has "
+                    f"{follower.end_offset} of {follower.leader_end_at_last_fetch}, and has not been caught up within {max_lag:g} s",
                     self._where,
                     (node,),
                 )

@@ -65,7 +65,7 @@ def proposes_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def lets_anybody_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Below MinISR, too, where the high watermark that a follower has reached stands still."""
-    monkeypatch.setattr(broker_rules, "would_stay_in_isr", lambda lags, commits: True)
+    monkeypatch.setattr(broker_rules, "may_join_lagging", lambda lags, commits: True)
 
 
 LIES: Final[Lies] = {

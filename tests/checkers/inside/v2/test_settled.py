@@ -1,5 +1,5 @@
-"""What must become true of a healed cluster with ZooKeeper whose leaders look at idle partitions, too, and what holds of
-one at every step: lies that are planted in brokers' code, each found by its own name."""
+"""What must become true of a healed cluster with ZooKeeper whose leaders look at idle partitions, too, and what holds
+of one at every step: lies that are planted in brokers' code, each found by its own name."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ def test_who_may_join_the_isr(replica: Replica, offset: int, broker_epoch_is_cur
     partition.append(batch(b"a", b"b"), 1, future)
     partition.apply(registration(2, (2,), 1, 1), now=0.0)
     partition.restore_high_watermark(0)
-    partition.apply(registration(1, (1,), 2, 2), now=0.0)
+    partition.apply(registration(1, (1, 2), 2, 2), now=0.0)
     replica.fetched(3, offset, epoch=2, last=0, eligible=lambda replica, epoch: broker_epoch_is_current)
     assert partition.leadership is not None
     assert (partition.leadership.proposal is not None) == joins

@@ -9,9 +9,9 @@
 |                                | for an offset between the log's start and the high watermark
 | that it leads no more, or that | as soon as that is so: who waits for news is not kept waiting, unless for more bytes
 | has records past the offset    | than one, or by a quota of replication (KIP-73)
-| that it leads, by a follower   | where its own log begins, by an error, if that is elsewhere or it knows the record
-| with an empty log that names   | before: nothing shows that the follower ever had what lies before its offset
-| no epoch                       | (KAFKA-6857)
+| that it leads, by a follower   | OFFSET_OUT_OF_RANGE, with the begin of the leader's log, if that begins elsewhere, or
+| that is empty and names no     | the leader knows the epoch of the record before it: nothing shows that the follower
+| epoch                          | ever had what lies below its offset (KAFKA-6857)
 
 And an answer that comes before the time to wait is up tells something: an error, or as many bytes as were asked for.
 With an error comes no end of an epoch, but where an offset is out of range: there it tells where the log begins.
@@ -223,13 +223,15 @@ class Fetching:
 
 
 def _check_begin(name: str, where: str, asked: _Asked, data: Any, partition: Partition) -> None:
-    """Of a leader that has told no error."""
+    """Of a leader that has told no error. Its log may have come to begin above the offset since the fetch was taken."""
     offset, start = int(data.fetch_offset), partition.log.start_offset
-    is_empty = asked.replica >= 0 and int(data.log_start_offset) == offset
-    if is_empty and int(data.last_fetched_epoch) < 0 and (offset > start or partition.log.epoch_before(start) >= 0):
+    epoch = partition.log.epoch_before(start)
+    is_empty = asked.replica >= 0 and int(data.log_start_offset) == offset and int(data.last_fetched_epoch) < 0
+    if is_empty and (offset > start or (offset == start and epoch >= 0)):
+        known = f", after a record of epoch {epoch}" if epoch >= 0 else ""
         raise _violated(
-            name, where, f"broker {asked.replica} has nothing, and knows no record before offset {offset}; it may go "
-            f"on from there, and the leader's log begins at {start}",
+            name, where, f"the log of broker {asked.replica} is empty at offset {offset}, and it names no epoch; the "
+            f"leader's begins at {start}{known}, and it is not told so",
         )  # fmt: skip
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
 from kio.schema.errors import ErrorCode
 
 from checkers.inside.kraft.simulated.answering import fetching
+from checkers.inside.violation import Violated
 from cluster_image.kraft.broker import rules
 from cluster_image.kraft.broker.partition import Partition
 from cluster_image.replication import fetch
@@ -147,6 +150,24 @@ PLANS: Final = {
 @pytest.mark.parametrize("lie", LIES)
 def test_a_lie_is_found_by_the_name_of_what_it_breaks(monkeypatch: pytest.MonkeyPatch, lie: str) -> None:
     check_found(LIES, lie, monkeypatch, PLANS.get(lie, EXPLORED))
+
+
+@pytest.mark.parametrize(
+    ("offset", "start", "epoch", "wrong"),
+    [
+        (5, 5, -1, False),  # nobody knows what came before
+        (5, 5, 3, True),
+        (5, 0, -1, True),
+        (0, 5, 3, False),  # the log was cut at its begin while the fetch waited; the next one is told
+    ],
+)
+def test_where_a_follower_that_has_nothing_may_go_on(offset: int, start: int, epoch: int, wrong: bool) -> None:
+    log = SimpleNamespace(start_offset=start, epoch_before=lambda at: epoch)
+    asked = fetching._Asked(2, None, 0.0, 0.0)
+    data = SimpleNamespace(fetch_offset=offset, log_start_offset=offset, last_fetched_epoch=-1)
+    with pytest.raises(Violated, match="is empty at offset 5") if wrong else nullcontext():
+        fetching._check_begin("broker-1", "t-0", asked, data, SimpleNamespace(log=log))  # type: ignore[arg-type]
+    fetching._check_begin("broker-1", "t-0", asked._replace(replica=-1), data, SimpleNamespace(log=log))  # type: ignore[arg-type]
 
 
 def test_what_a_process_that_waits_for_its_disk_comes_to_at_once_counts_once() -> None:
