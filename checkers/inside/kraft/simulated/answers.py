@@ -78,7 +78,8 @@ class AnswersOracle:
                     "ProposedIsr",
                     f"{node}, leader of epoch {partition.leader_epoch}, proposes broker {broker} for the ISR "
                     f"{sorted(partition.isr)}, which is too small to commit anything; that one has "
-                    f"{follower.end_offset} of {follower.leader_end_at_last_fetch}, and has not been caught up within {max_lag:g} s",
+                    f"{follower.end_offset} of {follower.leader_end_at_last_fetch}, and has not been caught up within "
+                    f"{max_lag:g} s",
                     self._where,
                     (node,),
                 )

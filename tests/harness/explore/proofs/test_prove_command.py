@@ -80,7 +80,7 @@ def test_a_bug_that_is_not_found_is_told_as_such(tmp_path: Path, capsys: pytest.
     (("--pinned", "M15", "--pin", "x.json"), "--pinned does not go by --pin"),
     (("--mutants", "--searches", "2"), "--mutants does not go by --searches"),
     (("--compare", "M15", "--resume", "x"), "--compare does not go by --resume"),
-    (("--pinned", "M06"), "no smallest run of M06 is kept"),
+    (("--pinned", "M30"), "no smallest run of M30 is kept"),
     (("M15", "--page", "/nowhere/x.md"), "--page /nowhere/x.md: there is no directory /nowhere"),
     (("M15", "--guided", "--corpus", "/nowhere"), "--corpus /nowhere has no runs to begin with"),
     (("--mutants", "kraft.nothing"), "no mutant's id begins with kraft.nothing"),
