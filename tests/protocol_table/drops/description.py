@@ -143,8 +143,8 @@ DROPS: Final[Mapping[str, Drop]] = {
     "6.5.2-3": Returns(_BROKER, "maximal_isr", "frozenset(proposed)"),
     "6.5.2-4": Text(
         _PARTITION,
-        "        if not rules.may_commit(\n            self.isr,",
-        "        if not rules.may_commit(\n            leadership.maximal_isr,",
+        "        return rules.may_commit(\n            self.isr,",
+        "        return rules.may_commit(\n            self.leadership.maximal_isr if self.leadership else self.isr,",
     ),
     "6.5.2-5": _HIGHEST_END,
     "6.5.2-6": Text(
@@ -154,11 +154,11 @@ DROPS: Final[Mapping[str, Drop]] = {
     ),
     "6.5.2-7": Returns(_BROKER, "may_roll_back", "False"),
     "6.5.2-8": _MAXIMAL_ISR_WITHOUT_PROPOSED,
-    "6.5.2-9": Text(_PARTITION, "if leadership.proposal is None and rules.may_join_isr(", "if rules.may_join_isr("),
+    "6.5.2-9": Text(_PARTITION, "leadership.proposal is None and rules.may_join_isr(", "rules.may_join_isr("),
     "6.5.2-10": Text(
         _PARTITION,
-        "        if leadership.proposal is not None:\n            return\n        max_lag",
-        "        max_lag",
+        "        if leadership.proposal is not None:\n            return\n        lagging",
+        "        lagging",
     ),
     "6.5.3-1": _NOT_BELOW_WATERMARK,
     "6.5.3-2": _NOT_BELOW_EPOCH_START,
