@@ -179,6 +179,15 @@ def test_who_may_join_the_isr(replica: Replica, offset: int, broker_epoch_is_cur
     assert (partition.leadership.proposal is not None) == joins
 
 
+@pytest.mark.parametrize(("isr", "elr", "awaited"), [((1,), "1", True), ((1, 2), "1", False), ((1,), "0", False)])
+def test_below_min_isr_a_leader_awaits_whoever_follows(
+    tmp_path: Path, isr: tuple[int, ...], elr: str, awaited: bool
+) -> None:
+    """So no quota of its own (KIP-73) keeps a follower from catching up, without which nothing is committed."""
+    partition = Replica(tmp_path, eligible_leader_replicas_version=elr).lead(isr=isr)
+    assert partition.awaits(3) == awaited
+
+
 def test_a_fetch_of_an_earlier_leader_epoch_proves_nothing(replica: Replica) -> None:
     """M04."""
     replica.lead(leader_epoch=3)
