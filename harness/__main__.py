@@ -6,6 +6,8 @@ import atexit
 import os
 import sys
 
+from harness.importing import ended_by_ctrl_c
+
 
 def main() -> None:
     """What harness.cli.app.main() does, also while that is imported: interrupted, it says so and no more."""
@@ -15,11 +17,8 @@ def main() -> None:
     ending = _Ending()
     atexit.register(ending.at_exit)  # the first to be registered is the last to be called
     try:
-        try:
+        with ended_by_ctrl_c():
             from harness.cli.app import main as run
-        except KeyboardInterrupt:
-            print("chaos: stopped", file=sys.stderr)
-            sys.exit(255)
         run()
     except SystemExit as exit_:
         ending.code = exit_.code

@@ -8,6 +8,8 @@ from typing import Any, Final, NamedTuple
 import typer
 from typer.core import TyperGroup
 
+from harness.importing import ended_by_ctrl_c
+
 
 class Lazy(NamedTuple):
     """Where a command is, and what `chaos --help` says of it. attribute: a function, or a typer.Typer of several."""
@@ -63,7 +65,8 @@ class Commands(TyperGroup):
 
 
 def _command(name: str, of: Lazy) -> Any:
-    found = getattr(import_module(f"harness.cli.{of.module}"), of.attribute)
+    with ended_by_ctrl_c():
+        found = getattr(import_module(f"harness.cli.{of.module}"), of.attribute)
     if isinstance(found, typer.Typer):
         found.info.name = name
         return typer.main.get_command(found)
