@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from typing import Final
@@ -187,6 +187,11 @@ class LogManager:
     def topics(self) -> Mapping[TopicPartition, UUID]:
         """Of each log that is here, whose it is."""
         return self._topic_ids
+
+    @property
+    def opened(self) -> Collection[Log]:
+        """All that are here. To look at, not to act on."""
+        return self._logs.values()
 
     # -- deletion ---------------------------------------------------------------------------------------------
 

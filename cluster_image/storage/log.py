@@ -51,6 +51,12 @@ class Recovery(NamedTuple):
     validated_from: int  # offset from which each batch's CRC was checked
     truncated_bytes: int
     removed_segments: int
+    end_offset: int
+    epoch_before: int  # leader epoch of the record just before its start; -1 if not known
+
+
+#: Of a log that was not opened, but created.
+CREATED = Recovery(0, 0, 0, 0, -1)
 
 
 class Stretch(NamedTuple):
@@ -73,7 +79,7 @@ class Log:
         self.directory = directory
         self.config = config
         self.producers = ProducerState()
-        self.recovery = Recovery(0, 0, 0)
+        self.recovery = CREATED
         self._disk = disk
         self._epochs = EpochCache()
         self._epoch_checkpoint = LeaderEpochCheckpoint(disk, f"{directory}/{LEADER_EPOCH_FILE}")
@@ -427,7 +433,7 @@ class Log:
                 segment.sync()  # a killed process leaves records in the page cache; they are about to be relied on
         self._flushed_offset = self.end_offset
         self._start_offset = max(start_offset, bases[0])
-        self.recovery = Recovery(min(validate_from, self.end_offset), truncated_bytes, len(unusable))
+        validated_from = min(validate_from, self.end_offset)
         goes_on = start_epoch < 0 or bases[0] > start_offset or self.epoch_before(start_offset) == start_epoch
         if self.end_offset < self._start_offset or not goes_on:
             self.truncate_fully_and_start_at(self._start_offset, start_epoch)
@@ -437,6 +443,8 @@ class Log:
         self._epochs.truncate_from_start(self._start_offset)
         if tuple(noted) != self._epochs.entries:
             self._epoch_checkpoint.write(self._epochs.entries)
+        epoch_before = self.epoch_before(self._start_offset)
+        self.recovery = Recovery(validated_from, truncated_bytes, len(unusable), self.end_offset, epoch_before)
 
     def _assign_epoch_before(self, offset: int, epoch: int) -> None:
         if offset > 0 and epoch >= 0:

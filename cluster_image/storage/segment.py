@@ -11,6 +11,7 @@ from .disk import Disk, File
 from .errors import StorageError
 from .records import HEADER_SIZE, MAGIC, BatchHeader, CorruptRecord, InvalidRecord, parse_header, validate_batch
 
+LOG_SUFFIX = ".log"
 _NAME = re.compile(r"([0-9]{20})\.log")
 _SCAN_CHUNK = 1 << 20
 
@@ -21,7 +22,7 @@ MAX_SEGMENT_SPAN = (1 << 32) - 1
 
 
 def segment_name(base_offset: int) -> str:
-    return f"{base_offset:020d}.log"
+    return f"{base_offset:020d}{LOG_SUFFIX}"
 
 
 def base_offset_of(name: str) -> int | None:

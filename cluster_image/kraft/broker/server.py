@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from random import Random
 from uuid import UUID
 
@@ -23,6 +23,7 @@ from cluster_image.replication.replica import PartitionKey, Replica
 from cluster_image.storage.checkpoints import TopicPartition
 from cluster_image.storage.disk import Disk
 from cluster_image.storage.errors import StorageError
+from cluster_image.storage.log import Log
 from cluster_image.telemetry.trace import Trace, no_trace
 
 from .api import BrokerApi
@@ -98,6 +99,16 @@ class BrokerServer:
     def logs(self) -> Mapping[TopicPartition, UUID]:
         """That it has, each of which topic."""
         return self._logs.topics
+
+    @property
+    def opened(self) -> Collection[Log]:
+        """Of these, all that there are. To look at, not to act on."""
+        return self._logs.opened
+
+    @property
+    def has_loaded(self) -> bool:
+        """Has this process read what its disk holds?"""
+        return self._lifecycle is not None
 
     @property
     def fetch_sessions(self) -> int:

@@ -70,6 +70,15 @@ class Disk(Protocol):
         """Names of those at its root."""
         ...
 
+    @property
+    def misleading(self) -> bool:
+        """Are there files of which a reader sees what a failed sync has not written?"""
+        ...
+
+    def open_files(self) -> Collection[str]:
+        """That the process which runs on it has open; one that is open twice is there twice."""
+        ...
+
 
 class DurabilityOracle:
     """Methods may raise Violated."""

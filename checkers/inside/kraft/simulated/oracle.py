@@ -27,6 +27,7 @@ from .liveness.leftovers import Leftovers
 from .liveness.reassigning import Reassigning
 from .liveness.resigning import Resigning
 from .liveness.unmet import check_leader, unmet
+from .log_files import LogFilesOracle
 from .partitions import PartitionOracle
 from .quorum import Change, QuorumOracle
 from .states import Faults, States
@@ -65,6 +66,7 @@ class Invariants:
         self._deleting = Deleting()
         self._leftovers = Leftovers(session_s)
         self._durability = DurabilityOracle()
+        self._log_files = LogFilesOracle()
         self._acknowledging = Acknowledging()
         self._fetching = Fetching(self._acknowledging.before)
         self._answered: Mapping[str, Callable[[str, Node, Any, Any, float, float], None]] = {
@@ -110,6 +112,7 @@ class Invariants:
         node.raft.watch = self._voters.watch(name)
         if disk is not None:
             self._durability.node_started(name, disk)
+            self._log_files.node_started(name, disk)
             self._leftovers.node_started(name, disk)
         self._ids[name] = node.raft.node_id
         damaged = disk is not None and disk.damaged
@@ -124,6 +127,7 @@ class Invariants:
         the disk in which something is ("topic-0"), which says the same of these alone."""
         self._nodes.pop(name, None)
         self._durability.node_gone(name, lossy=bool(lossy))
+        self._log_files.node_gone(name)
         broker = self._ids.get(name)
         if broker is None:
             return  # it has never run
@@ -222,6 +226,7 @@ class Invariants:
             self._quorum.look(name, node, verify=True)
             self._look_at_quorum(name, verify=True)
             self._durability.look_at_files(name, node)
+            self._log_files.look(name, node)
         self._quorum.check_majority()
         metadata.check_state(self._quorum.image, self._min_isr, self._elr_enabled)
         self._dirty.clear()

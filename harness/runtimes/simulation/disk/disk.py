@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -56,6 +57,7 @@ class Mount(Disk):
         spent: Callable[[float], None],
     ) -> None:
         self.before = before
+        self.opened: Counter[str] = Counter()  # files that it has open, how often each
         self._disk = disk
         self._alive = alive
         self._spent = spent
@@ -70,6 +72,7 @@ class Mount(Disk):
             directory.change({name: entry})
         elif isinstance(entry, Directory):
             raise _error(errno.EISDIR, path)
+        self.opened[path] += 1
         return _SimulatedFile(self, path, entry)
 
     def exists(self, path: str) -> bool:
@@ -206,6 +209,8 @@ class _SimulatedFile(File):
 
     def close(self) -> None:
         self._mount._check()
+        if self._inode is not None:
+            self._mount.opened[self._path] -= 1
         self._inode = None
 
     def _use(self) -> Inode:
@@ -242,6 +247,7 @@ class SimulatedDisk(Mount):
         self.failed = 0
         self.slowed: list[float] = []
         self.root = Directory({})
+        self._mounted: Mount | None = None
         self._sector = sector
         self._random = Random(random.getrandbits(64))
         self._power_cuts = Random(random.getrandbits(64))
@@ -250,7 +256,17 @@ class SimulatedDisk(Mount):
         self, alive: Callable[[], bool], before: Callable[[str, str], None], spent: Callable[[float], None]
     ) -> Mount:
         """For a process to use. See Mount."""
-        return Mount(self, alive, before, spent)
+        self._mounted = Mount(self, alive, before, spent)
+        return self._mounted
+
+    def open_files(self) -> list[str]:
+        """By the process that it was mounted for last; one that is open twice is there twice."""
+        return [] if self._mounted is None else list(self._mounted.opened.elements())
+
+    @property
+    def misleading(self) -> bool:
+        """Are there files of which a reader sees what a failed sync has not written?"""
+        return any(inode.dropped for _, inode in self.root.inodes())
 
     def lose_power(self, random: Random | None = None) -> Loss:
         """What is left is all that a process will find. What files still open write from now on goes nowhere.
