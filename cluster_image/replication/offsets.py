@@ -86,8 +86,7 @@ class OffsetsHandler:
                 error, epoch, end = ErrorCode.none, -1, -1
                 try:
                     partition = self._find(topic.topic, int(data.partition))
-                    current_leader_epoch = int(getattr(data, "current_leader_epoch", -1))
-                    epoch, end = partition.end_offset_for_epoch(int(data.leader_epoch), current_leader_epoch)
+                    epoch, end = partition.end_offset_for_epoch(int(data.leader_epoch), int(data.current_leader_epoch))
                 except Refused as refused:
                     error = refused.error
                 answers.append(

@@ -246,9 +246,12 @@ class Invariants(Protocol):
     def changed(self, node: str, event: str, where: str, fields: Mapping[str, object]) -> None:
         """A node has told this of itself."""
 
+    def asks(self, node: str, request: Any, now: float) -> None:
+        """A node begins with this request, whoever has sent it. now: virtual seconds."""
+
     def answers(self, node: str, request: Any, response: Any, since: float, now: float) -> None:
         """A node is about to send this; messages of whatever protocol it serves. Nothing may be changed by looking.
-        since: when it began with the request, virtual seconds."""
+        response: None: it sends none. since: when it began with the request, virtual seconds."""
 
     def node_started(self, name: str, process: Any, disk: Any) -> None:
         """disk: what it works on, as checkers.inside.kraft.simulated.durability.Disk has it."""

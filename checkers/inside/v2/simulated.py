@@ -49,6 +49,8 @@ class Invariants:
             if event == "isr written":
                 self._written[node, where] = int(str(fields["leader_epoch"]))
 
+    def asks(self, node: str, request: Any, now: float) -> None: ...
+
     def answers(self, node: str, request: Any, response: Any, since: float, now: float) -> None: ...
 
     def node_started(self, name: str, process: Any, disk: Any) -> None:

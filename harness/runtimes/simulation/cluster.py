@@ -50,6 +50,7 @@ class SimulatedCluster(Cluster):
         self.seed = plan.seed
         self.network = SimulatedNetwork(loop, plan.seed, latency=plan.latency_ms / 1000, encode=plan.encode_messages)
         self.network.on_error = loop.on_error = self.met_error
+        self.network.on_request = self._asks
         self.network.on_answer = self._answers
         self.violated: asyncio.Future[Violation] = loop.create_future()
         self._logs = logs
@@ -114,6 +115,9 @@ class SimulatedCluster(Cluster):
     def gone(self, name: str, lossy: bool | Collection[str]) -> None:
         """See Invariants.node_gone."""
         self._tell(self.invariants.node_gone, name, lossy)
+
+    def _asks(self, name: str, request: object) -> None:
+        self.invariants.asks(name, request, self.loop.time())
 
     def _answers(self, name: str, request: object, response: object, since: float) -> None:
         try:

@@ -110,7 +110,7 @@ async def _reported(story: Story, script: Script, replicas: tuple[int, ...]) -> 
 
 
 #: Of the invariants, by the cluster.
-_CALLED: Final = ("node_started", "node_gone", "changed", "answers", "check", "check_liveness", "check_all")
+_CALLED: Final = ("node_started", "node_gone", "changed", "asks", "answers", "check", "check_liveness", "check_all")
 
 
 def _ignore(*arguments: object, **named: object) -> None: ...

@@ -1,12 +1,12 @@
 """What a node makes of the files of its logs: what it finds in them when it opens them, and what it keeps open.
 
-| property  | statement                                                                              | checked when
-| --------- | -------------------------------------------------------------------------------------- | ------------------
-| OpenedLog | a log that is opened ends where the last batch ends that is whole and follows on those | a second after the
-|           | before it: nothing that is right is thrown away, nothing that is wrong is kept; where  | process began, at
-|           | it begins, the leader epoch of the record before is known if the disk tells it; and    | most
-|           | who has no proof of a clean shutdown believes no more than its recovery point          |
-| LogFiles  | each segment of a log is open once, and no other is; none but the newest is empty      | once a second
+| property  | statement                                                                             | checked when
+| --------- | ------------------------------------------------------------------------------------- | -------------------
+| OpenedLog | a log that is opened ends where the last batch ends that is whole and follows on the  | once, a second after
+|           | one before: nothing that is right is thrown away, nothing that is wrong is kept;      | its process began,
+|           | where it begins, the leader epoch of the record before is known if the disk tells it; | at most
+|           | who has no proof of a clean shutdown believes no more than its recovery point         |
+| LogFiles  | each segment of a log is open once, and no other is; none but the newest is empty     | once a second
 
 Of a disk with bits that are others, or whose failed syncs have left what is not there, nothing is asked: what is found
 then depends on how far the files are believed.

@@ -161,10 +161,16 @@ class Invariants:
         elif event in _OF_QUORUM:
             self._dirty[name, ""] = None
 
+    def asks(self, name: str, request: Any, now: float) -> None:
+        """See harness.targets.target.Invariants."""
+        if name in self._nodes:
+            self._acknowledging.asked(name, request, now)
+
     def answers(self, name: str, request: Any, response: Any, since: float, now: float) -> None:
         """See harness.targets.target.Invariants."""
         check = self._answered.get(type(request).__name__)
-        if name in self._nodes:
+        self._acknowledging.ended(name, request)
+        if name in self._nodes and response is not None:
             if check is not None:
                 check(name, self._nodes[name], request, response, since, now)
             self._fetching.answered(name, now)

@@ -66,7 +66,8 @@ class Links(Protocol):
     rules: dict[str, Rule]  # by key: what becomes of clients' requests
     at_message: dict[str, AtMessage]  # by host: what strikes in one of its messages
     on_error: Callable[[str, Exception], None]  # a host's handler of requests has raised this
-    on_answer: Callable[[str, Any, Any, float], None]  # a host's handler has this answer for a request that it got then
+    on_request: Callable[[str, Any], None]  # a host's handler begins with this request
+    on_answer: Callable[[str, Any, Any, float], None]  # ... and has this answer for it (None: none) since it began then
 
     @property
     def hosts(self) -> Mapping[str, Host]: ...
@@ -356,8 +357,11 @@ class ServerEnd:
                 if isinstance(request, bytes):
                     _, request = wire.decode_request(request[4:], self.listener.served)
                 since = self.network.loop.time()
-                response = await handler(request, self._peer)
-                if response is not None:
+                self.network.on_request(self.host, request)
+                response = None
+                try:
+                    response = await handler(request, self._peer)
+                finally:
                     self.network.on_answer(self.host, request, response, since)
                 if response is not None and not self._closed:
                     encoded = self.network.encode and not isinstance(response, Foreign)

@@ -71,6 +71,7 @@ class SimulatedNetwork:
         #: A host's handler of requests has raised this.
         self.on_error: Callable[[str, Exception], None] = lambda host, error: None
         #: A host's handler has this answer for a request.
+        self.on_request: Callable[[str, Any], None] = lambda host, request: None
         self.on_answer: Callable[[str, Any, Any, float], None] = lambda host, request, response, since: None
         self.at_message: dict[str, AtMessage] = {}  # by host: what strikes in one of its messages
         self.waiting: dict[Pipe, None] = {}  # those with something that waits for its turn at a rate

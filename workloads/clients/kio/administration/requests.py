@@ -78,12 +78,14 @@ def create_partitions_request(topic: str, count: int, timeout: float, *, assignm
     )
 
 
-def delete_topic_request(topic: str | uuid.UUID, timeout: float) -> Entity:
-    """topic: its name, or its id. timeout: seconds that the cluster may take."""
-    name, id_ = (None, topic) if isinstance(topic, uuid.UUID) else (topic, None)
-    return _DELETE_TOPICS.DeleteTopicsRequest(
-        topics=(_DELETE_TOPICS.DeleteTopicState(name=name, topic_id=id_),), timeout=timedelta(seconds=timeout)
-    )
+def delete_topic_request(topic: str | uuid.UUID, timeout: float, *, also: str | uuid.UUID | None = None) -> Entity:
+    """topic, also: names or ids. timeout: seconds that the cluster may take."""
+    topics = tuple(
+        _DELETE_TOPICS.DeleteTopicState(name=None, topic_id=each) if isinstance(each, uuid.UUID)
+        else _DELETE_TOPICS.DeleteTopicState(name=each, topic_id=None)
+        for each in (topic, also) if each is not None
+    )  # fmt: skip
+    return _DELETE_TOPICS.DeleteTopicsRequest(topics=topics, timeout=timedelta(seconds=timeout))
 
 
 def alter_settings_request(settings: Mapping[tuple[int, str], Mapping[str, str | None]]) -> Entity:

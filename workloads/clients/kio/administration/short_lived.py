@@ -26,7 +26,7 @@ from kio.schema.errors import ErrorCode
 from cluster_image.network import Entity
 from harness.plan.plan import Plan
 from harness.record.history import HistoryRecorder
-from workloads.clients.kio.administration import requests
+from workloads.clients.kio.administration import older, requests
 from workloads.clients.kio.client import Client, Refused
 from workloads.clients.kio.one_by_one import LogClient
 from workloads.clients.kio.reading import Reader
@@ -201,8 +201,8 @@ class _Topic:
         self._counts["more partitions"] += 1
 
     async def _look_up(self) -> None:
-        """Offsets by times and by leader epochs, as a client that knows the present epoch, or none. What is answered is
-        for a simulation's invariants to judge."""
+        """Offsets by times and by leader epochs, as a client that knows the present epoch, or none, and as an older
+        one. What is answered is for a simulation's invariants to judge."""
         for partition in list(self._unread):
             known = self._client.metadata.partitions.get(partition)
             brokers = self._client.metadata.brokers
@@ -219,6 +219,10 @@ class _Topic:
                         await connection.request(asked, timeout=self._client.request_timeout)
                     for epoch in (self._random.randint(0, max(known.leader_epoch, 0)), known.leader_epoch):
                         asked = requests.epoch_end_request(topic, partition, epoch, leader_epoch)
+                        await connection.request(asked, timeout=self._client.request_timeout)
+                    await connection.request(older.nothing_to_produce(), timeout=self._client.request_timeout)
+                    for timestamp in older.TIMES:
+                        asked = older.list_offsets_request(self._random, topic, partition, leader_epoch, timestamp)
                         await connection.request(asked, timeout=self._client.request_timeout)
                     self._counts["looked up"] += 1
                 finally:
@@ -288,8 +292,11 @@ class _Topic:
             await self._reader.read_all(partition, "final_read")
 
     async def delete(self) -> None:
-        """By its name, or its id. Raises Refused."""
+        """By its name, or its id; both at once is refused. Raises Refused."""
         by_id = self._id if self._random.random() < 0.5 else None
+        if self._id is not None and self._random.random() < 0.3:
+            both = requests.delete_topic_request(self._client.topic, self._client.request_timeout, also=self._id)
+            await self._have(both, ErrorCode.invalid_request)
         gone = ErrorCode.unknown_topic_or_partition if by_id is None else ErrorCode.unknown_topic_id
         request = requests.delete_topic_request(by_id or self._client.topic, self._client.request_timeout)
         await self._have(request, gone)

@@ -2,7 +2,7 @@
 
 | a partition that was asked for | must be told
 | ------------------------------ | ------------------------------------------------------------------------------------
-| that is not here               | why, by an error
+| that is not here               | why, by an error: of a topic that is gone not that others lead it
 | of a leader epoch that it has  | not that the epoch is yet to come (KAFKA-14078): who is told so waits for it, and
 | seen pass                      | looks for nobody else
 | that the broker leads          | its high watermark, as it is; no error for a leader epoch that has not passed, nor
@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -52,6 +52,9 @@ _MOST_ENDS: Final = 40
 
 _NO_SESSION_EPOCHS: Final = (0, -1)
 _THROTTLED: Final = "leader.replication.throttled.replicas"
+_FOR_WHO_LEADS: Final = (
+    ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch, ErrorCode.unknown_leader_epoch,
+)  # fmt: skip
 _TELLING_ENDS: Final = (ErrorCode.none, ErrorCode.offset_out_of_range)
 
 
@@ -81,14 +84,16 @@ class Fetching:
         self._looked = 0.0
         self._epochs: dict[str, Mapping[PartitionKey, int]] = {}  # by node, the leader epochs of what is there
         self._epochs_before: dict[str, Mapping[PartitionKey, int]] = {}  # LONG_S ago, or longer
+        self._topics: dict[str, Collection[Any]] = {}  # by node, ids of those that it knows
+        self._topics_before: dict[str, Collection[Any]] = {}
         self._not_led: dict[tuple[str, PartitionKey], float] = {}  # since when
         self._ends: dict[tuple[str, PartitionKey], deque[_Ends]] = {}  # by when
         self._answered: dict[str, list[float]] = {}  # when each node has answered anything
 
     def node_started(self, name: str) -> None:
         self._answered[name] = []
-        for known in (self._epochs, self._epochs_before):
-            known.pop(name, None)
+        for known in (self._epochs, self._epochs_before, self._topics, self._topics_before):
+            known.pop(name, None)  # type: ignore[attr-defined]
         for of_partitions in (self._not_led, self._ends):
             for key in [key for key in of_partitions if key[0] == name]:
                 del of_partitions[key]
@@ -101,9 +106,11 @@ class Fetching:
         if now - self._looked < LONG_S:
             return
         self._looked, self._epochs_before, self._epochs = now, self._epochs, {}
+        self._topics_before, self._topics = self._topics, {}
         for name, node in nodes.items():
             if node.broker is None:
                 continue
+            self._topics[name] = frozenset(node.broker.image.topics_by_id)
             self._epochs[name] = {key: partition.leader_epoch for key, partition in node.broker.partitions.items()}
             for key, partition in node.broker.partitions.items():
                 if partition.is_leader:
@@ -136,6 +143,9 @@ class Fetching:
             else {} if session is None
             else {key: each.fetch_offset for key, each in session.partitions.by_key.items()}
         )  # fmt: skip
+        for topic, index in offsets:
+            if (key := _key(broker, topic, index)) is None or key not in broker.partitions:
+                self._check_told_why(name, key, f"{topic}-{index}", told.get((topic, index)))
         self._check_wait(name, broker, asked, offsets)
         if offsets and int(request.min_bytes) > 0:
             _check_early(name, asked, list(told.values()))
@@ -148,9 +158,6 @@ class Fetching:
         partition = None if key is None else broker.partitions.get(key)
         where = f"{topic}-{index}" if partition is None else str(partition)
         if partition is None:
-            long = name in self._epochs_before and key not in self._epochs_before[name]
-            if long and (told is None or told.error_code is ErrorCode.none):
-                raise _violated(name, where, f"it is not here, and {'nothing' if told is None else 'no error'} is told")
             return
         if told is not None and told.error_code not in _TELLING_ENDS and _diverges(told):
             raise _violated(name, where, f"it is refused by {told.error_code.name}, and its log is said to diverge")
@@ -181,6 +188,16 @@ class Fetching:
                 name, where, f"offset {offset} is refused, and its log starts at {partition.log.start_offset}; the "
                 f"high watermark was {known}",
             )  # fmt: skip
+
+    def _check_told_why(self, name: str, key: PartitionKey | None, where: str, told: Any | None) -> None:
+        """Of one that is not here."""
+        if name not in self._epochs_before or key in self._epochs_before[name]:
+            return
+        if told is None or told.error_code is ErrorCode.none:
+            raise _violated(name, where, f"it is not here, and {'nothing' if told is None else 'no error'} is told")
+        is_gone = key is not None and key[0] not in self._topics_before[name] and key[0] not in self._topics[name]
+        if is_gone and told.error_code in _FOR_WHO_LEADS:
+            raise _violated(name, where, f"there is no such topic, and {told.error_code.name} is told")
 
     def _check_wait(
         self, name: str, broker: BrokerServer, asked: _Asked, offsets: Mapping[tuple[Any, int], int]

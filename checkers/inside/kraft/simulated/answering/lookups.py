@@ -44,6 +44,8 @@ def check_offsets(name: str, node: Node, request: Any, response: Any, before: Ca
     for where, asked, told, partition in _answers(node, request, response, "partition_index"):
         _check_epoch(name, where, asked, told)
         timestamp, offset = int(asked.timestamp), int(told.offset)
+        if told.error_code is ErrorCode.unsupported_for_message_format and timestamp >= 0:
+            raise _violated(name, where, f"does not look for records of {timestamp} ms or later, which is a time")
         if offset == _NONE or told.error_code is not ErrorCode.none:
             _check_nothing(name, where, told, offset, int(told.timestamp))
         if told.error_code is not ErrorCode.none or partition is None:

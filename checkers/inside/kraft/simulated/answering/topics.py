@@ -120,10 +120,15 @@ def deleted(
     request: Any, image: MetadataImage, after: MetadataImage, step: Step, *, deletes_topics: bool
 ) -> None:  # fmt: skip
     """deletes_topics: delete.topic.enable."""
-    asked = getattr(request, "topics", None) or [(name, None) for name in request.topic_names]
-    if len(asked) != 1:
+    asked = getattr(request, "topics", None)
+    named: list[tuple[Any, Any]] = (
+        [(name, None) for name in request.topic_names] if asked is None
+        else [(each.name, each.topic_id) for each in asked]
+    )  # fmt: skip
+    if len(named) != 1:
+        _check_twice(named, image, step)
         return
-    name, id_ = asked[0] if isinstance(asked[0], tuple) else (asked[0].name, asked[0].topic_id)
+    name, id_ = named[0]
     (answer,) = answers_of(step)
     if (name is None) == (id_ is None):
         require(answer.error_code is ErrorCode.invalid_request, f"named {name} and {id_}", answer)
@@ -139,6 +144,14 @@ def deleted(
         require(answer.error_code is NONE, f"topic {topic.name} may be deleted", answer)
         hold(topic.name not in after.topics, f"topic {topic.name} is said to be deleted, and is there")
     hold(answer.error_code is NONE or not step.records, "it refuses and writes something")
+
+
+def _check_twice(named: Sequence[tuple[Any, Any]], image: MetadataImage, step: Step) -> None:
+    """By its name and by its id, or by either twice: no order is promised among what a request asks for."""
+    topics = [image.topics.get(name) if name is not None else image.topics_by_id.get(id_) for name, id_ in named]
+    for answer, topic in zip(answers_of(step), topics, strict=True):
+        if topic is not None and topics.count(topic) > 1:
+            require(answer.error_code is not NONE, f"topic {topic.name} is to be deleted twice", answer)
 
 
 def _why_none(assigned: Iterable[Sequence[int]], image: MetadataImage) -> str | None:
