@@ -77,6 +77,8 @@ INVARIANTS: Final = (
     "ElectionSafety",
     "CommittedPrefix",
     "FlushedOffset",
+    "OpenedLog",
+    "LogFiles",
     "VoterEndOffset",
     "QuorumState",
     "LeaderEpochCheckpoint",
@@ -128,8 +130,9 @@ ISR_OF_LEADER: Final = "IsrOfLatestLeader"
 CLOSED_BY_LEADER: Final = "ClosedByLatestLeader"
 V2_PROPERTIES: Final = (ONE_LEADER, ISR_OF_LEADER, CLOSED_BY_LEADER)
 #: Of that generation, checked inside a simulated cluster after every step.
+ELECTED_ISR: Final = "ElectedIsr"
 ISR_OF_REPLICAS: Final = "IsrOfReplicas"
-V2_INVARIANTS: Final = (ISR_OF_REPLICAS,)
+V2_INVARIANTS: Final = (ELECTED_ISR, ISR_OF_REPLICAS)
 VIOLATION: Final = "violation"  # the anomaly of an invariant
 LOST_APPEND: Final = "lost append"
 #: Reported, never a reason to fail: Kafka, the consistency model asked for, or the invariant does not promise it.

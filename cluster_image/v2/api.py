@@ -25,7 +25,7 @@ from cluster_image.replication.offsets import OffsetsHandler
 from cluster_image.replication.produce import ProduceHandler
 from cluster_image.replication.served import Refused
 from cluster_image.wire.integers import BrokerId, i32
-from cluster_image.wire.messages import NO_THROTTLE, is_topic_name, make, response_module, shortened
+from cluster_image.wire.messages import NO_THROTTLE, is_topic_name, make, repeated, response_module, shortened
 
 from .administration.admin import Admin
 from .administration.command import AdminError
@@ -226,10 +226,13 @@ class BrokerApi:
             for topic in request.topics:
                 known = [topic.name] if topic.name else await self._view.named([topic.topic_id])
                 names += known or [None]
+        twice = repeated(name for name in names if name is not None)
         responses = []
         for name in names:
             error, message = ErrorCode.unknown_topic_id, None
-            if name is not None:
+            if name in twice:
+                error, message = ErrorCode.invalid_request, "the topic stands twice in the request"
+            elif name is not None:
                 error, message = await self._outcome(self._admin.delete_topic(name, self._time(request)))
             responses.append(
                 make(

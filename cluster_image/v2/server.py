@@ -71,6 +71,11 @@ class BrokerServer:
         return bool(self._config["v2.idle.checks"])
 
     @property
+    def checks_isr_version(self) -> bool:
+        """Do leaders here write no ISR over what another has written?"""
+        return bool(self._config["v2.isr.versioned"])
+
+    @property
     def logs(self) -> Mapping[TopicPartition, UUID]:
         """That it has, each of which topic."""
         return self._logs.topics

@@ -76,6 +76,10 @@ PROPERTIES = {
     "below its log’s start; a broker the logs of which it is no replica; and who writes a snapshot of the metadata "
     "keeps one besides, and the log from its end on.",
     "Liveness": "Whatever else a healed cluster must come to: nodes run, and have the same metadata and the same logs.",
+    "OpenedLog": "A log that is opened ends where the last batch ends that is whole and follows on the one before; the "
+    "leader epoch before its begin is known if the disk tells it; and who has no proof of a clean shutdown believes no "
+    "more than its recovery point.",
+    "LogFiles": "Each segment of a log is open once, and no other is; none but the newest is empty.",
     "FlushedOffset": "What a node takes to be on its disk of a log, a power cut at that moment would leave.",
     "VoterEndOffset": "What the leader of the controllers’ quorum counts a voter for, that voter’s disk has.",
     "ProducerSequence": "The batches of an idempotent producer are in a log in their order, each once and none left "
@@ -104,11 +108,12 @@ PROPERTIES = {
     "ElectionTimeouts": "A voter stands for election no sooner and no later than it should, and by chance: after one "
     "to two times the election timeout, a follower up to a tenth later than the fetch timeout.",
     "AcknowledgedOnceCommitted": "An append with acks=all is acknowledged no sooner than it is committed, and not "
-    "given up after that.",
+    "given up after that; and given up once its time is up.",
     "OffsetLookup": "What a leader answers of its log by a time or a leader epoch, the log says.",
     "OneLeader": "At no time do two replicas of a partition take themselves for its leader.",
     "IsrOfLatestLeader": "Nobody writes a partition’s ISR in ZooKeeper after a later leader has, and only who is not "
     "the latest is kept from it.",
+    "ElectedIsr": "A new leader begins with the ISR that the one before it left. In simulation alone.",
     "IsrOfReplicas": "A new leader counts alone on what it knows for replicas of the partition, whoever stands in the "
     "ISR that it found. In simulation alone.",
     "ClosedByLatestLeader": "No broker closes a replica at the word of a leader whom another has followed.",

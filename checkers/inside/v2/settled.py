@@ -69,13 +69,13 @@ def unsettled(processes: Mapping[str, Any], terms: dict[str, int]) -> Unmet | No
     trees = [process.tree for process in processes.values() if getattr(process, "leads", False)]
     if len(trees) != 1:
         return Unmet(f"{len(trees)} of ZooKeeper's servers lead", LEADER_ELECTED)
-    placed = list(_placed(trees[0]))
-    return next(_left_over(brokers, placed), None) or next(
+    placed = list(placed_in(trees[0]))
+    return next(left_over(brokers, placed), None) or next(
         (unmet for each in placed if each.lives for unmet in _unsettled(brokers, each, terms)), None
     )
 
 
-def _placed(tree: Tree) -> Iterator[Placed]:
+def placed_in(tree: Tree) -> Iterator[Placed]:
     def data(path: str) -> bytes | None:
         found = tree.node(path)
         return None if found is None else bytes(found.data)
@@ -97,7 +97,7 @@ def _placed(tree: Tree) -> Iterator[Placed]:
             )  # fmt: skip
 
 
-def _left_over(brokers: Mapping[str, Node], placed: Sequence[Placed]) -> Iterator[Unmet]:
+def left_over(brokers: Mapping[str, Node], placed: Sequence[Placed]) -> Iterator[Unmet]:
     there = {(each.topic, each.index): each for each in placed}
     for name, node in brokers.items():
         for topic, index in node.broker.logs:

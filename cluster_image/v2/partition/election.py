@@ -201,7 +201,6 @@ class Replicating:
             return
         self._term = (found[1].owner, epoch)
         partition.begin_leading(epoch, members, version, assigned)
-        self._led(partition)
         log.info("leads", extra={"partition": str(partition), "epoch": epoch, "end": partition.log.end_offset})
         if not await self._wait_for_followers(assigned):
             return

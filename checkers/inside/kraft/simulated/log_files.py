@@ -1,10 +1,10 @@
 """What a node makes of the files of its logs: what it finds in them when it opens them, and what it keeps open.
 
-| property  | statement                                                                             | checked when
-| --------- | ------------------------------------------------------------------------------------- | -------------------
-| OpenedLog | a log that is opened ends where the last batch ends that is whole and follows on the  | once, a second after
-|           | one before: nothing that is right is thrown away, nothing that is wrong is kept;      | its process began,
-|           | where it begins, the leader epoch of the record before is known if the disk tells it; | at most
+| property  | statement                                                                             | checked
+| --------- | ------------------------------------------------------------------------------------- | ------------------
+| OpenedLog | a log that is opened ends where the last batch ends that is whole and follows on the  | once, a second
+|           | one before: nothing that is right is thrown away, nothing that is wrong is kept;      | after the process
+|           | where it begins, the leader epoch of the record before is known if the disk tells it; | began, at most
 |           | who has no proof of a clean shutdown believes no more than its recovery point         |
 | LogFiles  | each segment of a log is open once, and no other is; none but the newest is empty     | once a second
 

@@ -95,8 +95,8 @@ class Acknowledging:
                 if waiting.looks > _LEAST_ACTIVE:
                     topics = ", ".join(str(topic.name) for topic in waiting.request.topic_data)
                     raise Violated(
-                        PROPERTY, f"{name} has an append with acks=all to {topics} wait {now - waiting.due:.3f} s beyond "
-                        "its time, and answers others", topics, (name,),
+                        PROPERTY, f"{name} has an append with acks=all to {topics} wait {now - waiting.due:.3f} s "
+                        "beyond its time, and answers others", topics, (name,),
                     )  # fmt: skip
 
     def answered(self, name: str) -> None:
