@@ -93,7 +93,7 @@ class Fetching:
     def node_started(self, name: str) -> None:
         self._answered[name] = []
         for known in (self._epochs, self._epochs_before, self._topics, self._topics_before):
-            known.pop(name, None)  # type: ignore[attr-defined]
+            known.pop(name, None)
         for of_partitions in (self._not_led, self._ends):
             for key in [key for key in of_partitions if key[0] == name]:
                 del of_partitions[key]
