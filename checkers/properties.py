@@ -41,6 +41,7 @@ HISTORY_PROPERTIES: Final = (LOG_LINEARIZABILITY, LOG_MATCHING, WATERMARK_FRESHN
 #: Checked inside a simulated cluster after every step, or after healing (the last two).
 WATERMARK_ADVANCES: Final = "WatermarkAdvances"
 ISR_EXPANDS: Final = "IsrExpands"
+ISR_SHRINKS: Final = "IsrShrinks"
 REASSIGNMENT_COMPLETES: Final = "ReassignmentCompletes"
 BROKER_UNFENCED: Final = "BrokerUnfenced"
 LEADER_ELECTED: Final = "LeaderElected"
@@ -77,6 +78,7 @@ INVARIANTS: Final = (
     "ElectionSafety",
     "CommittedPrefix",
     "FlushedOffset",
+    ISR_SHRINKS,
     "OpenedLog",
     "LogFiles",
     "VoterEndOffset",

@@ -79,6 +79,8 @@ PROPERTIES = {
     "OpenedLog": "A log that is opened ends where the last batch ends that is whole and follows on the one before; the "
     "leader epoch before its begin is known if the disk tells it; and who has no proof of a clean shutdown believes no "
     "more than its recovery point.",
+    "IsrShrinks": "Who does not keep up with its leader leaves the ISR: a member has what there was one and a half times "
+    "replica.lag.time.max.ms ago, or its leader proposes another ISR.",
     "LogFiles": "Each segment of a log is open once, and no other is; none but the newest is empty.",
     "FlushedOffset": "What a node takes to be on its disk of a log, a power cut at that moment would leave.",
     "VoterEndOffset": "What the leader of the controllers’ quorum counts a voter for, that voter’s disk has.",

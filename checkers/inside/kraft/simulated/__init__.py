@@ -63,6 +63,8 @@ the words mean:
 |                               | after what was committed below its end                   |                |
 | FlushedOffset and others:     | what a node takes to be durable, and tells others to be, | the node       | KAFKA-
 | durability.py                 | is on its disk                                           | changes        | 10533; 002
+| OpenedLog, LogFiles:          | what a node makes of the files of its logs               | once a second  | 002, 5.1
+| log_files.py                  |                                                          |                |
 | LeaderEpochCheckpoint:        | what a node takes the leader epochs of a log for is what | once a second  | KIP-101;
 | epochs.py                     | its batches say                                          |                | KIP-279
 | ProducerSequence and others:  | what an idempotent producer is promised                  | the replica    | KIP-98;
@@ -91,7 +93,8 @@ the words mean:
 |                               | was in neither ISR nor ELR                               |                |
 | WatermarkAdvances and others: | what must come about does: a follower that keeps up with | the replica    | 000, 2.9;
 | liveness/                     | its leader and may be in the ISR is in it or proposed    | changes; ten   | design;
-|                               | for it within a second; no high watermark is held back   | times a        | KAFKA-
+|                               | for it within a second, and who does not leaves it; no   | times a        | KAFKA-
+|                               | high watermark is held back                              |                |
 |                               | for who may not be in it, nor stands where all are past  | second; once   | 15021
 |                               | it; a reassignment whose target is in sync ends; a       | all is healed  |
 |                               | leader of the quorum that no majority follows resigns;   |                |

@@ -26,6 +26,7 @@ from .liveness.expansion import Expansion
 from .liveness.leftovers import Leftovers
 from .liveness.reassigning import Reassigning
 from .liveness.resigning import Resigning
+from .liveness.shrinking import Shrinking
 from .liveness.unmet import check_leader, unmet
 from .log_files import LogFilesOracle
 from .partitions import PartitionOracle
@@ -59,6 +60,7 @@ class Invariants:
         self._ids: dict[str, int] = {}  # of every node that ever ran
         self._quorum = QuorumOracle(self._batch_replayed)
         self._expansion = Expansion()
+        self._shrinking = Shrinking()
         self._reassigning = Reassigning(
             lambda partition: metadata.effective_min_isr(partition, self._quorum.image, self._min_isr)
         )
@@ -148,6 +150,7 @@ class Invariants:
                 self._acknowledging.told(where, int(str(fields["offset"])))
             if event == "isr proposed":
                 self._expansion.proposed(name, where)
+                self._shrinking.proposed(name, where)
             if event == "truncate":
                 self._durability.truncated(name, where)
             if event == "truncate" and name in self._nodes and where in self._partitions:
@@ -175,6 +178,7 @@ class Invariants:
                 check(name, self._nodes[name], request, response, since, now)
             self._fetching.answered(name, now)
             self._acknowledging.answered(name)
+            self._shrinking.answered(name)
 
     def _check_produced(
         self, name: str, node: Node, request: Any, response: Any, since: float, now: float
@@ -216,6 +220,7 @@ class Invariants:
     def check_liveness(self, now: float) -> None:
         """now: virtual seconds."""
         self._expansion.look(self._nodes, now)
+        self._shrinking.look(self._nodes, self._end_of, now)
         self._reassigning.look(self._quorum.image, now)
         self._resigning.look(self._nodes, now)
         self._deleting.look(self._nodes, now)
@@ -253,6 +258,11 @@ class Invariants:
     def _replica(self, name: str, partition: PartitionOracle) -> Partition | None:
         broker = self._nodes[name].broker
         return None if broker is None else broker.partitions.get(partition.key)
+
+    def _end_of(self, where: str, broker: int) -> int | None:
+        partition = self._partitions.get(where)
+        replica = None if partition is None else partition.replicas.get(broker)
+        return None if replica is None or not replica.known else replica.end
 
     def _batch_replayed(self, changes: list[Change]) -> None:
         """A batch of metadata is committed: the controller's state must be valid again."""
