@@ -313,14 +313,12 @@ class Log:
         self.after_begun_anew()
 
     def advance_start_to(self, offset: int) -> None:
-        """Give up what lies below `offset`, which the caller has durably noted, so that gaps below it are none: as
-        raise_start_to, and the segments are deleted at once. Raises OffsetOutOfRange as that does, or StorageError."""
-        known = self._epochs.entries
+        """Give up what lies below `offset`, which the caller has durably noted, with the leader epoch of the record
+        before, so that gaps below it are none: as raise_start_to, and the segments are deleted at once. Raises
+        OffsetOutOfRange as that does, or StorageError."""
         self.raise_start_to(offset)
         obsolete = len(self._segments.obsolete_below(offset))
         with self._writing:
-            if self._epochs.entries != known:
-                self._epoch_checkpoint.write(self._epochs.entries)
             self._segments.remove_oldest(obsolete, gaps_allowed=True)
 
     def raise_start_to(self, offset: int) -> None:
@@ -417,7 +415,7 @@ class Log:
             self._assign_epoch_before(start_offset, start_epoch)
         validate_from = _validate_from(clean, recovery_point, newest_segment=bases[-1])
         damaged = self._load_segments(bases, validate_from)
-        if validate_from > 0 and (damaged if clean else self.end_offset < (recovery_point or 0)):
+        if damaged if clean else self.end_offset < (recovery_point or 0):
             # The log contradicts what the caller knew of it, so nothing is taken on trust.
             validate_from = 0
             self._load_segments(bases, validate_from)

@@ -64,6 +64,7 @@ class BrokerServer:
         self._new_session = asyncio.Event()
         self.loaded = False  # what its disk holds
         self.ready = False
+        self.stops = False
 
     @property
     def looks_at_idle(self) -> bool:
@@ -179,6 +180,7 @@ class BrokerServer:
 
     async def shut_down(self) -> None:
         """Its session ends first, so that others lead at once; then every log is flushed."""
+        self.stops = True
         for task in self._tasks:
             task.cancel()
         self._replicas.shut_down()

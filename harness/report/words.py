@@ -79,8 +79,8 @@ PROPERTIES = {
     "OpenedLog": "A log that is opened ends where the last batch ends that is whole and follows on the one before; the "
     "leader epoch before its begin is known if the disk tells it; and who has no proof of a clean shutdown believes no "
     "more than its recovery point.",
-    "IsrShrinks": "Who does not keep up with its leader leaves the ISR: a member has what there was one and a half times "
-    "replica.lag.time.max.ms ago, or its leader proposes another ISR.",
+    "IsrShrinks": "Who does not keep up with its leader leaves the ISR: a member has what there was one and a half "
+    "times replica.lag.time.max.ms ago, or its leader proposes another ISR.",
     "LogFiles": "Each segment of a log is open once, and no other is; none but the newest is empty.",
     "FlushedOffset": "What a node takes to be on its disk of a log, a power cut at that moment would leave.",
     "VoterEndOffset": "What the leader of the controllers’ quorum counts a voter for, that voter’s disk has.",
@@ -116,6 +116,8 @@ PROPERTIES = {
     "IsrOfLatestLeader": "Nobody writes a partition’s ISR in ZooKeeper after a later leader has, and only who is not "
     "the latest is kept from it.",
     "ElectedIsr": "A new leader begins with the ISR that the one before it left. In simulation alone.",
+    "LeaderStays": "A leader gives up by itself for a later one, or for the preferred replica, where that may lead. In "
+    "simulation alone.",
     "IsrOfReplicas": "A new leader counts alone on what it knows for replicas of the partition, whoever stands in the "
     "ISR that it found. In simulation alone.",
     "ClosedByLatestLeader": "No broker closes a replica at the word of a leader whom another has followed.",

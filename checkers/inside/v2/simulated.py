@@ -5,6 +5,8 @@ every step whatever 001 got wrong:
 | ------------- | --------------------------------------------------------------------- | ------------------------------
 | ElectedIsr    | a new leader begins with the ISR that the one before it left: of whom | it has written the ISR first
 |               | it gives up nobody knows who is there                                 |
+| LeaderStays   | a leader gives up by itself for a later one, or for the preferred     | it leads no longer
+|               | replica, where that may lead                                          |
 | IsrOfReplicas | once its followers have had their time a new leader counts alone on   | it has written the ISR, and
 |               | what it knows for replicas: the ISR that it found can name a broker   | does not serve yet
 |               | that has been removed                                                 |
@@ -13,7 +15,7 @@ every step whatever 001 got wrong:
 Nothing else stops a run: that logs diverge and acknowledged records go is what 001 is known for (004), and the history
 and the replicas' logs are judged for it in the end, with every cause on record.
 
-Source: 001, becomeLeader; KAFKA-9672."""
+Source: 001, becomeLeader and checkLoadBalancing; KAFKA-9672."""
 
 from __future__ import annotations
 
@@ -21,15 +23,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from typing import Any
 
 from checkers.inside.violation import Unmet, Violated
-from checkers.properties import ELECTED_ISR, ISR_OF_REPLICAS, REQUESTS_ANSWERED
-from cluster_image.v2.metadata import paths
-from cluster_image.v2.metadata.paths import Isr
+from checkers.properties import ISR_OF_REPLICAS, REQUESTS_ANSWERED
 from cluster_image.v2.node import Node
 from cluster_image.v2.partition.replica import Partition
 
 from .progress import Progress
 from .settled import unsettled
 from .states import States
+from .terms import Terms, Tree
 
 
 class Invariants:
@@ -43,12 +44,11 @@ class Invariants:
         self._servers: dict[str, Any] = {}  # of ZooKeeper, whose processes run
         self._ids: dict[str, int] = {}
         self._progress = Progress()
-        self._isr: dict[str, dict[int, frozenset[int]]] = {}  # of each partition, by the version of its node
-        self._began: dict[tuple[str, str], int] = {}  # node and partition: leader epoch
+        self._terms = Terms()
         self._replicas: dict[str, dict[str, None]] = {}  # by partition, brokers that ever had one
         self._dirty: dict[str, None] = {}  # partitions
         self._written: dict[tuple[str, str], int] = {}  # node, and partition whose ISR it has written: leader epoch
-        self._terms: dict[str, int] = {}  # see unsettled()
+        self._epochs: dict[str, int] = {}  # see unsettled()
 
     def changed(self, node: str, event: str, where: str, fields: Mapping[str, object]) -> None:
         if event == "start":
@@ -73,6 +73,7 @@ class Invariants:
     def node_gone(self, name: str, lossy: bool | Collection[str]) -> None:
         self._nodes.pop(name, None)
         self._servers.pop(name, None)
+        self._terms.node_gone(name)
         self._dirty |= {where: None for where, brokers in self._replicas.items() if name in brokers}
 
     def check(self) -> None:
@@ -82,38 +83,18 @@ class Invariants:
         for (name, where), epoch in written.items():
             if (replica := self._replica(where, name)) is not None:
                 _check_isr(name, where, replica, epoch)
-        for where in dirty:
-            self._look_at_isr(where)
+        if (tree := self._tree) is not None:
+            for where in dirty:
+                replicas = {name: self._replica(where, name) for name in self._replicas[where]}
+                self._terms.look(where, replicas, self._nodes, tree)
         if self._states is not None:
             for where in dirty:
                 self._states.look({self._ids[name]: self._replica(where, name) for name in self._replicas[where]})
 
-    def _look_at_isr(self, where: str) -> None:
-        """As ZooKeeper has it now, and as a new leader has taken it over."""
-        known = self._isr.setdefault(where, {})
-        topic, _, index = where.rpartition("-")
-        for server in self._servers.values():
-            if server.leads and (found := server.tree.node(paths.isr(topic, int(index)))) is not None:
-                if found.version < max(known, default=0):
-                    known.clear()  # it is another partition's, of the same name
-                known[found.version] = frozenset(Isr.decode(bytes(found.data)).brokers)
-        for name in self._replicas[where]:
-            replica = self._replica(where, name)
-            term = None if replica is None else replica.leadership
-            if replica is None or term is None or self._began.get((name, where)) == term.epoch:
-                continue
-            self._began[name, where] = term.epoch
-            left = known.get(term.isr_version - 1)
-            if not self._nodes[name].broker.checks_isr_version:
-                continue  # one that was deposed may have written it meanwhile
-            if left and not term.serves_clients and replica.isr != left:
-                raise Violated(
-                    ELECTED_ISR,
-                    f"{name} begins to lead {where} in epoch {term.epoch} with the ISR {sorted(replica.isr)}; the "
-                    f"leader before it left {sorted(left)}",
-                    where,
-                    (name,),
-                )
+    @property
+    def _tree(self) -> Tree | None:
+        """As ZooKeeper's leader has it; None: nobody leads it."""
+        return next((server.tree for server in self._servers.values() if server.leads), None)
 
     def _replica(self, where: str, name: str) -> Partition | None:
         if name not in self._nodes:
@@ -122,8 +103,7 @@ class Invariants:
         return next((each for each in replicas if f"{each.topic}-{each.index}" == where), None)
 
     def check_liveness(self, now: float) -> None:
-        leading = (server.tree for server in self._servers.values() if server.leads)
-        self._progress.look(self._nodes, next(leading, None), now)
+        self._progress.look(self._nodes, self._tree, now)
 
     def check_all(self) -> None: ...
 
@@ -133,7 +113,7 @@ class Invariants:
         return self._states.seen, self._states.under_faults
 
     def unsettled(self, processes: Mapping[str, Any]) -> Unmet | None:
-        return unsettled(processes, self._terms)
+        return unsettled(processes, self._epochs)
 
     def not_recovered(self, processes: Mapping[str, Any]) -> str:
         """See harness.targets.target.Invariants. Where all is as it must be inside, it is the clients that wait."""

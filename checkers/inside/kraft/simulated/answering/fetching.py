@@ -145,7 +145,7 @@ class Fetching:
         )  # fmt: skip
         for topic, index in offsets:
             if (key := _key(broker, topic, index)) is None or key not in broker.partitions:
-                self._check_told_why(name, key, f"{topic}-{index}", told.get((topic, index)))
+                self._check_told_why(name, asked, key, f"{topic}-{index}", told.get((topic, index)))
         self._check_wait(name, broker, asked, offsets)
         if offsets and int(request.min_bytes) > 0:
             _check_early(name, asked, list(told.values()))
@@ -189,14 +189,16 @@ class Fetching:
                 f"high watermark was {known}",
             )  # fmt: skip
 
-    def _check_told_why(self, name: str, key: PartitionKey | None, where: str, told: Any | None) -> None:
+    def _check_told_why(
+        self, name: str, asked: _Asked, key: PartitionKey | None, where: str, told: Any | None
+    ) -> None:  # fmt: skip
         """Of one that is not here."""
         if name not in self._epochs_before or key in self._epochs_before[name]:
             return
         if told is None or told.error_code is ErrorCode.none:
             raise _violated(name, where, f"it is not here, and {'nothing' if told is None else 'no error'} is told")
         is_gone = key is not None and key[0] not in self._topics_before[name] and key[0] not in self._topics[name]
-        if is_gone and told.error_code in _FOR_WHO_LEADS:
+        if is_gone and asked.now - asked.since <= LONG_S and told.error_code in _FOR_WHO_LEADS:
             raise _violated(name, where, f"there is no such topic, and {told.error_code.name} is told")
 
     def _check_wait(

@@ -1,0 +1,98 @@
+"""What a leader of this generation begins with, and what it gives up for: ElectedIsr and LeaderStays (simulated.py).
+
+Leaders learn of each other by ZooKeeper's nodes alone; so what these say at that step is what they are judged by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+from checkers.inside.violation import Violated
+from checkers.properties import ELECTED_ISR, LEADER_STAYS
+from cluster_image.v2.metadata import paths
+from cluster_image.v2.metadata.paths import Isr, Leader
+from cluster_image.v2.node import Node
+from cluster_image.v2.partition.leadership import Leadership
+from cluster_image.v2.partition.replica import Partition
+
+
+class Tree(Protocol):
+    """Of ZooKeeper's nodes, by path; None: there is no such node."""
+
+    def node(self, path: str) -> Any | None: ...
+
+
+class _Seen(NamedTuple):
+    """A term, as it was when it was looked at last."""
+
+    leadership: Leadership
+    isr: frozenset[int]
+    isr_version: int
+
+
+class Terms:
+    """Of all partitions."""
+
+    def __init__(self) -> None:
+        self._isr: dict[str, dict[int, frozenset[int]]] = {}  # of each partition, by the version of its node
+        self._seen: dict[tuple[str, str], _Seen] = {}  # by broker and partition
+
+    def node_gone(self, name: str) -> None:
+        for key in [key for key in self._seen if key[0] == name]:
+            del self._seen[key]
+
+    def look(self, where: str, replicas: Mapping[str, Partition | None], nodes: Mapping[str, Node], tree: Tree) -> None:
+        """At a partition that has changed. replicas: by broker; None: it does not run, or has it no longer. Raises
+        Violated."""
+        topic, _, index = where.rpartition("-")
+        known = self._isr.setdefault(where, {})
+        found = tree.node(paths.isr(topic, int(index)))
+        if found is not None:
+            if found.version < max(known, default=0):
+                known.clear()  # it is another partition's, of the same name
+            known[found.version] = frozenset(Isr.decode(bytes(found.data)).brokers)
+        for name, replica in replicas.items():
+            if replica is None or not nodes[name].broker.checks_isr_version:
+                self._seen.pop((name, where), None)
+                continue  # without versions one that was deposed may have written the ISR meanwhile
+            before, term = self._seen.pop((name, where), None), replica.leadership
+            if term is not None:
+                if before is None or before.leadership is not term:
+                    _check_begin(name, where, replica, term, known)
+                self._seen[name, where] = _Seen(term, replica.isr, term.isr_version)
+            elif before is not None and before.leadership.serves_clients and found is not None:
+                node = tree.node(paths.leader(topic, int(index)))
+                leader = None if node is None else Leader.decode(bytes(node.data))
+                broker = nodes[name].broker
+                is_own = leader == (broker.id, before.leadership.epoch) and not (broker.stops or replica.removed)
+                if is_own and found.version == before.isr_version:
+                    _check_end(name, where, nodes[name].broker.id, before)
+
+
+def _check_begin(
+    name: str, where: str, replica: Partition, term: Leadership, known: Mapping[int, frozenset[int]]
+) -> None:  # fmt: skip
+    left = known.get(term.isr_version - 1)
+    if left and not term.serves_clients and replica.isr != left:
+        raise Violated(
+            ELECTED_ISR,
+            f"{name} begins to lead {where} in epoch {term.epoch} with the ISR {sorted(replica.isr)}; the leader "
+            f"before it left {sorted(left)}",
+            where,
+            (name,),
+        )
+
+
+def _check_end(name: str, where: str, broker: int, before: _Seen) -> None:
+    """Of a term that nobody else has ended."""
+    assigned = before.leadership.assigned  # as it has been since a reassignment
+    preferred = assigned[0] if assigned else broker
+    if preferred == broker or preferred not in before.isr:
+        raise Violated(
+            LEADER_STAYS,
+            f"{name} gives up to lead {where} in epoch {before.leadership.epoch}; no other has led it since, and its "
+            f"preferred replica, on broker {preferred}, cannot: the ISR is {sorted(before.isr)}",
+            where,
+            (name,),
+        )
