@@ -43,9 +43,19 @@ class _Connection:
         self.calls = calls
         self.events = events
         self.owner = connected.owner
-        self.answered = 0  # calls
+        self.called = 0
+        self.answered = 0  # calls, without a gap
+        self._early: set[int] = set()  # calls whose answers were taken before those of calls before them
         self.last_event = 0  # that has arrived
         self.held: deque[Numbered] = deque()  # events that wait for the answers before them
+
+    def taken(self, number: int) -> None:
+        """The answer to the call of this number, from 1. Answers come in the order of their calls; whoever waits for
+        them may run in another."""
+        self._early.add(number)
+        while self.answered + 1 in self._early:
+            self.answered += 1
+            self._early.remove(self.answered)
 
     def close(self) -> None:
         self.calls.close()
@@ -178,6 +188,9 @@ class ModelZooKeeper(ZooKeeper):
 
     async def _ask(self, connection: _Connection, by: Connection, asked: Asked, watch: Watcher | None = None) -> Any:
         request = foreign(Call(self._session, connection.owner, connection.last_event, asked))
+        if by is connection.calls:
+            connection.called += 1
+        number = connection.called
         try:
             answer: Answer = (await by.request(request, timeout=self._patience)).content
         except (ConnectionError, TimeoutError) as error:
@@ -188,10 +201,10 @@ class ModelZooKeeper(ZooKeeper):
         self._seen = max(self._seen, answer.zxid)
         self._take(connection, answer)
         if by is connection.calls:
-            connection.answered += 1
             if watch is not None and (answer.error is None or isinstance(asked, messages.Exists)):
                 watchers = self._child_watchers if isinstance(asked, messages.Children) else self._data_watchers
                 watchers[asked.path].append(watch)  # type: ignore[union-attr]
+            connection.taken(number)
         self._fire(connection)
         if isinstance(answer.error, SessionExpired):
             self._lost(connection)  # whoever connects again is told what has become of the session
