@@ -16,13 +16,16 @@ PATH = "/brokers/state/1"
 FIRST, SECOND = "first", "second"
 
 
-class _Server:
-    """Both connections of one client. answers: by call, in their order, what it will be answered."""
+Answers = list[asyncio.Future[Answer]]
+
+
+class _Connection:
+    """answers: of each call, in their order, what it will be answered."""
 
     closed = False
 
-    def __init__(self) -> None:
-        self.answers: list[asyncio.Future[Answer]] = []
+    def __init__(self, answers: Answers) -> None:
+        self._answers = answers
 
     async def request(self, entity: Any, *, timeout: float) -> Any:
         content = entity.content
@@ -30,18 +33,18 @@ class _Server:
             return foreign(Connected(1, 1, 0))
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         if type(content.asked).__name__ != "Wait":
-            self.answers.append(answer)
+            self._answers.append(answer)
         return foreign(await answer)
 
     def close(self) -> None: ...
 
 
 class _Network:
-    def __init__(self, server: _Server) -> None:
-        self._server = server
+    def __init__(self, answers: Answers) -> None:
+        self._answers = answers
 
-    async def connect(self, address: Address, *, client_id: str, timeout: float) -> _Server:
-        return self._server
+    async def connect(self, address: Address, *, client_id: str, timeout: float) -> _Connection:
+        return _Connection(self._answers)
 
 
 def test_an_event_waits_for_the_answer_to_the_call_that_set_its_watch() -> None:
@@ -51,8 +54,9 @@ def test_an_event_waits_for_the_answer_to_the_call_that_set_its_watch() -> None:
 
 
 async def _hears_it() -> None:
-    server, heard = _Server(), asyncio.Event()
-    client = ModelZooKeeper([Address("zookeeper-1", 2181)], _Network(server), Random(0), 6.0)  # type: ignore[arg-type]
+    answers: Answers = []
+    heard = asyncio.Event()
+    client = ModelZooKeeper([Address("zookeeper-1", 2181)], _Network(answers), Random(0), 6.0)  # type: ignore[arg-type]
     await client.start()
 
     def hear(event: Event) -> None:
@@ -61,12 +65,12 @@ async def _hears_it() -> None:
     first = asyncio.create_task(client.children(PATH, hear))
     await asyncio.sleep(0)
     second = asyncio.create_task(client.get(PATH))
-    while len(server.answers) < 2:
+    while len(answers) < 2:
         await asyncio.sleep(0)
     event = Numbered(1, 1, Event(EventType.CHILD, PATH))  # after the first call, before the second
-    server.answers[1].set_result(Answer(SECOND, None, 1, (event,)))
+    answers[1].set_result(Answer(SECOND, None, 1, (event,)))
     assert await second == SECOND
-    server.answers[0].set_result(Answer(FIRST, None, 1, ()))
+    answers[0].set_result(Answer(FIRST, None, 1, ()))
     assert await first == FIRST
     async with asyncio.timeout(1):
         await heard.wait()
