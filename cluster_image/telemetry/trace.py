@@ -37,7 +37,8 @@ And of the generation on ZooKeeper alone:
 | `isr refused`            | `topic-0` | leader_epoch: of who wanted to write it; isr, epoch: what there is  |
 | `state change requested` | `topic-0` | kind, broker, epoch of the leader that asks, -1 of an administrator |
 | `state change received`  | `topic-0` | kind, leader, epoch                                                 |
-| `state change completed` | `topic-0` | the same; done: 0 if there was nothing to do, or nothing allowed    |
+| `state change completed` | `topic-0` | the same; done: 0 if there was nothing to do, or nothing allowed;   |
+|                          |           | gone, of close-replica: 1 if the partition has no ISR (any more)    |
 
 Offsets are exclusive ends. ISRs are sorted tuples of broker ids. Values are strings, integers and tuples of integers.
 

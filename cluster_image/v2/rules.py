@@ -59,12 +59,15 @@ def may_start(request_epoch: int, latest_epoch: int, has_leader: bool) -> bool:
     return not has_leader or request_epoch in (NO_EPOCH, latest_epoch)
 
 
-def may_close(request_epoch: int, latest_epoch: int, checks_epoch: bool) -> bool:
+def may_close(request_epoch: int, latest_epoch: int, is_assigned: bool, checks_epoch: bool) -> bool:
     """Is a close-replica request carried out (001, stateChangeListener)? Always, so that what waits for a dead broker
     is done when it is back; and so a topic of the same name that was created since loses a replica.
 
-    checks_epoch (v2.close.epochs): not if a later leader has been elected since it was sent."""
-    return not checks_epoch or request_epoch == NO_EPOCH or request_epoch >= latest_epoch
+    checks_epoch (v2.close.epochs): not if a later leader has been elected since it was sent; an administrator's, which
+    has no epoch, not if the broker is to have a replica by now (is_assigned): what it was asked for has been undone."""
+    if not checks_epoch:
+        return True
+    return not is_assigned if request_epoch == NO_EPOCH else request_epoch >= latest_epoch
 
 
 def expected_isr_version(known_version: int, versioned: bool) -> int:

@@ -15,7 +15,7 @@ from cluster_image.telemetry.trace import Trace, no_trace
 
 from . import rules
 from .metadata.paths import Isr
-from .metadata.reading import isr_of, leader_of, replicas_of
+from .metadata.reading import isr_of, leader_of, replicas_of, replicas_to_start
 from .metadata.state_queue import FollowerStateChangeQueueFull, Kind, StateChange, StateQueue
 from .zookeeper import Event, NoNode, ZooKeeper
 
@@ -104,21 +104,23 @@ class StateChangeListener:
 
     async def _do(self, change: StateChange) -> None:
         where = f"{change.topic}-{change.partition}"
-        told = {"kind": change.kind, "leader": change.leader, "epoch": change.epoch}
+        told: dict[str, object] = {"kind": change.kind, "leader": change.leader, "epoch": change.epoch}
         self._trace("state change received", where, **told)
         if change.kind == "close-replica":
-            done = await self._close(change)
+            latest = await isr_of(self._zookeeper, change.topic, change.partition)
+            done, told["gone"] = await self._close(change, latest), int(latest is None)
         else:
             done = await self._start(change)
         self._trace("state change completed", where, **told, done=int(done))
 
-    async def _close(self, change: StateChange) -> bool:
+    async def _close(self, change: StateChange, latest: Isr | None) -> bool:
+        """latest: the partition's ISR; None: nobody has led it, or it is gone."""
         if not self._replicas.hosts(change.topic, change.partition):
             return False
-        latest = await isr_of(self._zookeeper, change.topic, change.partition)
         latest_epoch = rules.NO_EPOCH if latest is None else latest.epoch
-        if not rules.may_close(change.epoch, latest_epoch, self._config["v2.close.epochs"]):
-            log.info("close-replica of an earlier leader ignored", extra={"change": change._asdict()})
+        is_assigned = self._me in await replicas_to_start(self._zookeeper, change.topic, change.partition)
+        if not rules.may_close(change.epoch, latest_epoch, is_assigned, self._config["v2.close.epochs"]):
+            log.info("close-replica that came too late ignored", extra={"change": change._asdict()})
             return False
         await self._replicas.close_replica(change.topic, change.partition)
         return True

@@ -148,18 +148,24 @@ def isrs_written(rows: TraceRows) -> dict[Place, list[dict[int, Written]]]:
 
 
 def replicas_closed(rows: TraceRows) -> dict[Place, list[Closed]]:
-    """By partition, those that leaders have asked for. A broker does one thing that it is asked for after the other."""
-    epoch, done, kind = rows.number("epoch"), rows.number("done"), rows.fields["kind"]
+    """By partition that is there still, those that leaders have asked for. A broker does one thing that it is asked for
+    after the other."""
+    epoch, done, gone = (rows.number(name) for name in ("epoch", "done", "gone"))
+    kind = rows.fields["kind"]
     found: dict[Place, list[Closed]] = defaultdict(list)
     received: dict[int, int] = {}  # by process, when it received what it does
     for row in np.flatnonzero(rows.is_event("state change received", "state change completed")).tolist():
         life, time = int(rows.life[row]), int(rows.time[row])
         if rows.event[row] == CODE["state change received"]:
             received[life] = time
-        elif done[row] == 1 and epoch[row] >= 0 and kind[row].as_py() == "close-replica" and life in received:
+        elif done[row] == 1 and gone[row] != 1 and epoch[row] >= 0 and life in received and _closes(kind[row]):
             place = rows.topics[rows.topic[row]], int(rows.partition[row])
             found[place].append(Closed(rows.nodes[rows.node[row]], int(epoch[row]), received[life]))
     return found
+
+
+def _closes(kind: Any) -> bool:
+    return bool(kind.as_py() == "close-replica")
 
 
 def _name(place: Place) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from . import Bug
 
 
-def always(request_epoch: int, latest_epoch: int, checks_epoch: bool) -> bool:
+def always(request_epoch: int, latest_epoch: int, is_assigned: bool, checks_epoch: bool) -> bool:
     return True
 
 

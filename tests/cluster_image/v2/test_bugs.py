@@ -20,7 +20,7 @@ from harness.targets.v2.target import V2
 CASES: dict[str, tuple[Callable[[], object], object, object]] = {
     "M31": (lambda: rules.is_own_isr(Isr((1, 2), 4), Isr((1, 2), 4)), True, False),
     "M50": (lambda: rules.isr_of_new_leader((1, 2, 4), (2, 3, 4), {1, 2, 3, 4}), [2, 3, 4], [2, 3, 4, 1]),
-    "M52": (lambda: rules.may_close(3, 4, True), False, True),
+    "M52": (lambda: rules.may_close(3, 4, True, True), False, True),
     "V01": (lambda: rules.may_lead(1, (2, 3), (1, 2, 3), False), False, True),
     "V02": (lambda: rules.is_committed([5, 4], 5), False, True),
     "V03": (lambda: rules.may_join_isr(4, 5), False, True),
