@@ -57,7 +57,7 @@ class Placed:
 def unsettled(processes: Mapping[str, Any], terms: dict[str, int]) -> Unmet | None:
     """The first thing that does not hold yet. processes: by node, None if it does not run. terms: by partition the
     leader epoch that it was in when this was first asked, filled in here: only who has led since then can be told that
-    it is to give way. Where ZooKeeper takes longer than v2.preferred.replica.time.ms, 001 elects anybody, who gives way
+    it is to give way, or to end a move. Where ZooKeeper takes longer than v2.preferred.replica.time.ms, 001 elects anybody, who gives way
     again, and so on."""
     for name, process in processes.items():
         if process is None:
@@ -148,7 +148,7 @@ def _unsettled(brokers: Mapping[str, Node], placed: Placed, terms: dict[str, int
 def _undone(name: str, leader: Partition, placed: Placed, first_epoch: int) -> Iterator[Unmet]:
     """Of what leaders of idle partitions do. name: of its broker. first_epoch: see unsettled()."""
     assert placed.replicas is not None
-    if placed.coming is not None:
+    if placed.coming is not None and leader.leader_epoch == first_epoch:
         yield Unmet(f"{placed} is still being moved to {list(placed.coming)}", REASSIGNMENT_COMPLETES)
     isr = () if placed.isr is None else placed.isr.brokers
     if set(isr) != set(placed.replicas):
