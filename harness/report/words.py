@@ -115,7 +115,7 @@ PROPERTIES = {
     "OneLeader": "At no time do two replicas of a partition take themselves for its leader.",
     "IsrOfLatestLeader": "Nobody writes a partition’s ISR in ZooKeeper after a later leader has, and only who is not "
     "the latest is kept from it.",
-    "ElectedIsr": "A new leader begins with the ISR that the one before it left. In simulation alone.",
+    "ElectedIsr": "A new leader was in the ISR that the one before it left, and begins with it. In simulation alone.",
     "LeaderStays": "A leader gives up by itself for a later one, or for the preferred replica, where that may lead. In "
     "simulation alone.",
     "IsrOfReplicas": "A new leader counts alone on what it knows for replicas of the partition, whoever stands in the "

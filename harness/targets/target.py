@@ -335,6 +335,8 @@ class Target(Protocol):
     #: By the name of a nemesis, "workload NAME", or of what else a plan may ask for, why this target cannot have it, as
     #: a clause.
     unsupported: ClassVar[Mapping[str, str]]
+    #: Settings that mend flaws of its design: without them a run breaks what it promises for other reasons.
+    mends: ClassVar[frozenset[str]] = frozenset()
     #: The folder of checkers/inside/ whose checks of traces and metadata apply to it; "": none do.
     inside: ClassVar[str] = ""
     #: Of a node's disk, the folder that has the logs; "": its root.

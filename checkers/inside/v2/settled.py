@@ -57,8 +57,8 @@ class Placed:
 def unsettled(processes: Mapping[str, Any], terms: dict[str, int]) -> Unmet | None:
     """The first thing that does not hold yet. processes: by node, None if it does not run. terms: by partition the
     leader epoch that it was in when this was first asked, filled in here: only who has led since then can be told that
-    it is to give way, or to end a move. Where ZooKeeper takes longer than v2.preferred.replica.time.ms, 001 elects anybody, who gives way
-    again, and so on."""
+    it is to give way, or to end a move: where ZooKeeper takes longer than v2.preferred.replica.time.ms, 001 elects
+    anybody, who gives way again, and so on."""
     for name, process in processes.items():
         if process is None:
             return Unmet(f"{name} does not run")

@@ -3,8 +3,8 @@ every step whatever 001 got wrong:
 
 | property      | statement                                                             | checked when
 | ------------- | --------------------------------------------------------------------- | ------------------------------
-| ElectedIsr    | a new leader begins with the ISR that the one before it left: of whom | it has written the ISR first
-|               | it gives up nobody knows who is there                                 |
+| ElectedIsr    | a new leader was in the ISR that the one before it left, and begins   | it has written the ISR first
+|               | with it: of whom it gives up nobody knows who is there                |
 | LeaderStays   | a leader gives up by itself for a later one, or for the preferred     | it leads no longer
 |               | replica, where that may lead                                          |
 | IsrOfReplicas | once its followers have had their time a new leader counts alone on   | it has written the ISR, and

@@ -59,7 +59,7 @@ class Terms:
             before, term = self._seen.pop((name, where), None), replica.leadership
             if term is not None:
                 if before is None or before.leadership is not term:
-                    _check_begin(name, where, replica, term, known)
+                    _check_begin(name, where, nodes[name].broker.id, replica, term, known)
                 self._seen[name, where] = _Seen(term, replica.isr, term.isr_version)
             elif before is not None and before.leadership.serves_clients and found is not None:
                 node = tree.node(paths.leader(topic, int(index)))
@@ -71,10 +71,10 @@ class Terms:
 
 
 def _check_begin(
-    name: str, where: str, replica: Partition, term: Leadership, known: Mapping[int, frozenset[int]]
+    name: str, where: str, broker: int, replica: Partition, term: Leadership, known: Mapping[int, frozenset[int]]
 ) -> None:  # fmt: skip
     left = known.get(term.isr_version - 1)
-    if left and not term.serves_clients and replica.isr != left:
+    if left and not term.serves_clients and (replica.isr != left or broker not in left):
         raise Violated(
             ELECTED_ISR,
             f"{name} begins to lead {where} in epoch {term.epoch} with the ISR {sorted(replica.isr)}; the leader "

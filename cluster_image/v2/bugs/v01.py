@@ -20,10 +20,13 @@ BUG = Bug(
     title="a replica that is not in the ISR stands for election",
     source="no historical bug: 001, Leader election",
     nemesis="kill",
-    properties=("log linearizability",),
+    properties=("ElectedIsr", "log linearizability"),
     module="v2.rules",
     rule="may_lead",
     replacement=any_replica,
-    # So that whoever has restarted takes a while to catch up.
-    options="--rate 100 --partitions 2 --set replica.fetch.max.bytes=200",
+    # So that whoever has restarted takes a while to catch up. And what the leader before has left is asked of those
+    # alone that write no ISR over another's.
+    options="--rate 100 --partitions 2 --set replica.fetch.max.bytes=200 --set v2.isr.versioned=true "
+    "--set v2.leader.epochs=true --set v2.close.epochs=true "
+    "--interval 3s",
 )

@@ -128,19 +128,26 @@ _DEFAULTS: Final = (
 
 
 def defaults(candidate: Candidate) -> Iterator[Candidate]:
-    """All at once, then each alone; of the settings of nodes all, each half, each one."""
+    """All at once, then each alone; of the settings of nodes all, each half, each one. Those that mend what a target is
+    known for stay: without them the run would break what it breaks, and more, for that."""
     plan = candidate.plan
+    mends = registry.make_target(plan.target).mends
+    mending = {name: value for name, value in plan.settings.items() if name in mends}
     given = {name: _default(name) for name in _DEFAULTS if getattr(plan, name) != _default(name)}
+    if plan.settings == mending:
+        given.pop("settings", None)
+    elif "settings" in given:
+        given["settings"] = mending
     if len(given) > 1:
         yield from _if_valid(candidate, **given)
     for name, default in given.items():
         yield from _if_valid(candidate, **{name: default})
-    names = list(plan.settings)
+    names = [name for name in plan.settings if name not in mends]
     size = len(names) // 2
     while size:
         for start in range(0, len(names), size):
             left = {name: plan.settings[name] for name in (*names[:start], *names[start + size :])}
-            yield from _if_valid(candidate, settings=left)
+            yield from _if_valid(candidate, settings=mending | left)
         size //= 2
 
 
