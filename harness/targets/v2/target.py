@@ -53,9 +53,7 @@ class V2(Target):
     name = "v2"
     summary = "the generation before KRaft: brokers that agree by way of ZooKeeper, as designed in 2011"
     runtimes: ClassVar = frozenset({"docker", "simulation", "ssh"})
-    mends: ClassVar = frozenset(
-        {"v2.leader.epochs", "v2.isr.versioned", "v2.close.epochs", "v2.idle.checks"}
-    )  # fmt: skip
+    mends: ClassVar = frozenset(bugs.MENDED)
     unsupported: ClassVar[Mapping[str, str]] = {
         "membership:upgrade": "there is one release of it",
         "membership:controlled-shutdown": "it knows none: a broker that stops is gone, and others are elected then",

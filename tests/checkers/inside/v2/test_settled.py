@@ -7,7 +7,14 @@ from typing import Final
 
 import pytest
 
-from checkers.properties import ISR_EXPANDS, ISR_OF_REPLICAS, LIVENESS, REASSIGNMENT_COMPLETES, RECORDS_DELETED
+from checkers.properties import (
+    ISR_EXPANDS,
+    ISR_OF_REPLICAS,
+    LEADER_STAYS,
+    LIVENESS,
+    REASSIGNMENT_COMPLETES,
+    RECORDS_DELETED,
+)
 from cluster_image.replication.log_manager import LogManager
 from cluster_image.v2 import rules
 from cluster_image.v2.bugs import MENDED
@@ -35,6 +42,10 @@ LIES: Final[Lies] = {
         lambda patch: patch.setattr(rules, "gives_way_to_preferred", lambda *_: False), LIVENESS, 1,
     ),
     "an ISR does not grow": (lambda patch: patch.setattr(rules, "may_join_isr", lambda *_: False), ISR_EXPANDS, 0),
+    "who leads gives up for who cannot": (
+        lambda patch: patch.setattr(rules, "gives_way_to_preferred", lambda leader, first, isr: leader != first),
+        LEADER_STAYS, 1,
+    ),
     "who was removed is counted on": (
         lambda patch: patch.setattr(rules, "isr_of_new_leader", lambda found, assigned, caught_up: found),
         ISR_OF_REPLICAS, 1,
