@@ -6,7 +6,7 @@ import atexit
 import os
 import sys
 
-from harness.importing import ended_by_ctrl_c
+from harness.errors import ended_by_ctrl_c
 
 
 def main() -> None:

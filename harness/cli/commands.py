@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import typer
 from typer.core import TyperGroup
 
-from harness.importing import ended_by_ctrl_c
+from harness.errors import ended_by_ctrl_c
 
 
 class Lazy(NamedTuple):

@@ -130,7 +130,7 @@ def test_what_the_code_does_without_its_bug_is_not_exchanged_for_it(
 ) -> None:
     """With this setting the code is right, and without it the same is broken, bug or no bug; with all faults, or with
     such as have become short enough since the setting has gone."""
-    setting = {"v2.leader.epochs": "true"}
+    setting = {"v2.preferred.replica.time.ms": "100"}
 
     def same(candidate: Candidate, sought: Broken, until_s: float | None = None) -> Witness | None:
         is_flawed = not candidate.plan.settings and all(each.duration < shorter_than_s for each in candidate.schedule)
@@ -144,6 +144,16 @@ def test_what_the_code_does_without_its_bug_is_not_exchanged_for_it(
     sound = shrunk.plan.model_copy(update={"bug": None})
     assert len(shrunk.schedule) == 1 and same(Candidate(sound, shrunk.schedule), BROKEN) is None
     assert (shrunk.plan.settings == setting) == (shorter_than_s > 1.0)
+
+
+def test_settings_that_mend_a_target_stay(obey: Any) -> None:
+    """Without them a run of that target breaks its promises in any case."""
+    obey(needs(1))
+    mends = {"v2.leader.epochs": "true", "v2.idle.checks": "true"}
+    shrunk = shrink(
+        plan(target="v2", settings={"v2.preferred.replica.time.ms": "100", **mends}), kills(2), budget=2000
+    )
+    assert shrunk.plan.settings == mends
 
 
 @pytest.mark.parametrize(("needed", "left"), [(("idempotent", "fenced"), "idempotent"), (("fenced",), "fenced")])

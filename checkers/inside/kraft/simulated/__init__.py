@@ -66,7 +66,7 @@ the words mean:
 | OpenedLog, LogFiles:          | what a node makes of the files of its logs               | once a second  | 002, 5.1
 | log_files.py                  |                                                          |                |
 | LeaderEpochCheckpoint:        | what a node takes the leader epochs of a log for is what | once a second  | KIP-101;
-| epochs.py                     | its batches say                                          |                | KIP-279
+| log_files.py                  | its batches say                                          |                | KIP-279
 | ProducerSequence and others:  | what an idempotent producer is promised                  | the replica    | KIP-98;
 | producers.py                  |                                                          | changes        | KIP-360
 | DecidedIsr and others:        | nothing counts that is late, from before a restart, or   | the replica    | 000, 2.9;

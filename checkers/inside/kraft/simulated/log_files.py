@@ -11,6 +11,11 @@
 Of a disk with bits that are others, or whose failed syncs have left what is not there, nothing is asked: what is found
 then depends on how far the files are believed.
 
+LeaderEpochCheckpoint is asked here, too: what a node knows of the leader epochs in a log is what the log's batches say.
+By it logs are compared and cut (KIP-101, KIP-279): who has an epoch begin elsewhere cuts off what it should keep, or
+keeps what it should cut off, as Apache Kafka has done (KAFKA-10706, and docs/findings.md). Of an epoch whose begin is
+deleted only the end is asked; of one in which nothing was written, nothing.
+
 Sources: 002, 5.1; Apache Kafka's LogLoader and LogSegment.recover; a process has file descriptors as long as it closes
 what it has no use for.
 """
@@ -132,6 +137,20 @@ def _check_opened(name: str, log: Log, expected: _Expected, is_clean: bool) -> N
             "OpenedLog", name, log.directory, f"opens its log after no clean shutdown, and believes what is below "
             f"{found.validated_from}; its disk says that it was durable below {expected.believed}",
         )  # fmt: skip
+
+
+def check_epochs(node: str, where: str, log: Log, batches: Iterable[tuple[int, int]]) -> None:
+    """batches: of all that the log holds, leader epoch and end. Raises Violated."""
+    for epoch, end in dict(batches).items():  # of each epoch the last end: a log has its epochs in their order
+        told = log.epoch_before(end), log.end_offset_for_epoch(epoch)
+        if told != (epoch, (epoch, end)):
+            raise Violated(
+                "LeaderEpochCheckpoint",
+                f"{node} takes the record before offset {end} for one of leader epoch {told[0]}, and epoch "
+                f"{told[1][0]} to end at {told[1][1]}; in its log epoch {epoch} ends there",
+                where,
+                (node,),
+            )
 
 
 def _expected(files: Mapping[str, bytes | bytearray]) -> Iterator[tuple[str, _Expected]]:

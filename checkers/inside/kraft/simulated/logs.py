@@ -28,7 +28,7 @@ from cluster_image.storage.records import (
     validate_batch,
 )
 
-from .epochs import check_epochs
+from .log_files import check_epochs
 
 _CHUNK = 1 << 20
 
