@@ -94,9 +94,9 @@ the words mean:
 | WatermarkAdvances and others: | what must come about does: a follower that keeps up with | the replica    | 000, 2.9;
 | liveness/                     | its leader and may be in the ISR is in it or proposed    | changes; ten   | design;
 |                               | for it within a second, and who does not leaves it; no   | times a        | KAFKA-
-|                               | high watermark is held back                              |                |
-|                               | for who may not be in it, nor stands where all are past  | second; once   | 15021
-|                               | it; a reassignment whose target is in sync ends; a       | all is healed  |
+|                               | high watermark is held back for who may not be in it,    | second; once   | 15021
+|                               | nor stands where all are past it; a reassignment whose   | all is healed  |
+|                               | target is in sync ends; a                                |                |
 |                               | leader of the quorum that no majority follows resigns;   |                |
 |                               | what retention does not keep is deleted, and the logs of |                |
 |                               | what is no replica any more;                             |                |

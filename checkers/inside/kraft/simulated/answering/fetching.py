@@ -143,7 +143,7 @@ class Fetching:
             else {} if session is None
             else {key: each.fetch_offset for key, each in session.partitions.by_key.items()}
         )  # fmt: skip
-        for topic, index in offsets:
+        for topic, index in dict.fromkeys([*((topic, index) for topic, index, _ in named), *offsets]):
             if (key := _key(broker, topic, index)) is None or key not in broker.partitions:
                 self._check_told_why(name, asked, key, f"{topic}-{index}", told.get((topic, index)))
         self._check_wait(name, broker, asked, offsets)
@@ -156,9 +156,9 @@ class Fetching:
         index = int(data.partition)
         key = _key(broker, topic, index)
         partition = None if key is None else broker.partitions.get(key)
-        where = f"{topic}-{index}" if partition is None else str(partition)
         if partition is None:
             return
+        where = str(partition)
         if told is not None and told.error_code not in _TELLING_ENDS and _diverges(told):
             raise _violated(name, where, f"it is refused by {told.error_code.name}, and its log is said to diverge")
         if told is None:
