@@ -145,7 +145,7 @@ class Fetching:
         )  # fmt: skip
         for topic, index in dict.fromkeys([*((topic, index) for topic, index, _ in named), *offsets]):
             if (key := _key(broker, topic, index)) is None or key not in broker.partitions:
-                self._check_told_why(name, asked, key, f"{topic}-{index}", told.get((topic, index)))
+                self._check_told_why(name, broker, asked, key, f"{topic}-{index}", told.get((topic, index)))
         self._check_wait(name, broker, asked, offsets)
         if offsets and int(request.min_bytes) > 0:
             _check_early(name, asked, list(told.values()))
@@ -190,14 +190,15 @@ class Fetching:
             )  # fmt: skip
 
     def _check_told_why(
-        self, name: str, asked: _Asked, key: PartitionKey | None, where: str, told: Any | None
+        self, name: str, broker: BrokerServer, asked: _Asked, key: PartitionKey | None, where: str, told: Any | None
     ) -> None:  # fmt: skip
-        """Of one that is not here."""
+        """Of one that is not here. A topic that it knows of only now is new to it, and not gone."""
         if name not in self._epochs_before or key in self._epochs_before[name]:
             return
         if told is None or told.error_code is ErrorCode.none:
             raise _violated(name, where, f"it is not here, and {'nothing' if told is None else 'no error'} is told")
-        is_gone = key is not None and key[0] not in self._topics_before[name] and key[0] not in self._topics[name]
+        known = (broker.image.topics_by_id, self._topics[name], self._topics_before[name])
+        is_gone = key is not None and all(key[0] not in topics for topics in known)
         if is_gone and asked.now - asked.since <= LONG_S and told.error_code in _FOR_WHO_LEADS:
             raise _violated(name, where, f"there is no such topic, and {told.error_code.name} is told")
 
