@@ -174,3 +174,20 @@ def test_what_a_process_that_waits_for_its_disk_comes_to_at_once_counts_once() -
     assert fetching._times([20.131, 20.131, 20.131, 20.1312, 20.132]) == 1 < fetching._TIMES
     assert fetching._times([19.78, 19.78, 20.13, 20.25]) == 3
     assert fetching._times([]) == 0
+
+
+@pytest.mark.parametrize(
+    ("was_known", "is_known", "wrong"), [(False, False, True), (False, True, False), (True, False, False)]
+)
+def test_a_topic_that_is_gone_has_no_other_leader(was_known: bool, is_known: bool, wrong: bool) -> None:
+    """One that the broker has only just heard of, or that has just gone, may have (seed 433 of --nemesis all)."""
+    topics = [{"id"} if known else set() for known in (was_known, is_known)]
+    node: Any = SimpleNamespace(broker=SimpleNamespace(image=SimpleNamespace(topics_by_id=topics[0]), partitions={}))
+    oracle = fetching.Fetching(lambda name, partition: -1)
+    for now in (1.0, 2.0):
+        oracle.look({"broker-1": node}, now)
+    node.broker.image.topics_by_id = topics[1]
+    told = SimpleNamespace(error_code=ErrorCode.not_leader_or_follower)
+    asked = fetching._Asked(-1, None, 2.0, 2.05)
+    with pytest.raises(Violated) if wrong else nullcontext():
+        oracle._check_told_why("broker-1", node.broker, asked, ("id", 0), "id-0", told)  # type: ignore[arg-type]
