@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from cluster_image.kraft.controller.term import Step
 from cluster_image.kraft.metadata.image import MetadataImage, PartitionRegistration
 
-from ..assignments import check_placed
+from ..assignments import check_none_better, check_placed
 from .judging import NONE, Wrong, answers_of, held, hold, require, why_not
 
 _MOST_PARTITIONS: Final = 10_000
@@ -67,6 +67,7 @@ def _check_created(request: Any, image: MetadataImage, after: MetadataImage, ste
             hold(many == asked.num_partitions, f"{name} was to have {asked.num_partitions} partitions, and has {many}")
         _check_placed(partitions, int(asked.replication_factor), image)
         _check_even(partitions, image)
+        check_none_better(partitions, image, after)
     _check_led(partitions, image)
 
 
@@ -113,6 +114,7 @@ def _check_extended(request: Any, image: MetadataImage, after: MetadataImage, st
         hold(made == assigned, f"{name} was to get {assigned}, and gets {made}")
     else:
         _check_placed(new, replication, image)
+        check_none_better(new, image, after)
     _check_led(new, image)
 
 

@@ -15,6 +15,7 @@ Raft makes of it, and stands for election no sooner and no later than it should.
 | an answer                          | a higher epoch is believed; a leader is followed that one does not know of, or
 |                                    | that says so itself
 | every answer                       | names the epoch and the leader as they are
+| a fetch of the log or a snapshot   | see metadata_fetches.py
 
 The timers are Raft's: one to two times the election timeout, by chance, so that not all stand at once; a follower's, up
 to a tenth more than the fetch timeout after its leader's last answer (roles.py).
@@ -38,6 +39,7 @@ from cluster_image.kraft.raft import rpc
 from cluster_image.kraft.raft.quorum import Quorum, Role
 
 from .judging import NONE, Wrong, hold
+from .metadata_fetches import check_metadata_fetch
 
 #: So many epochs ahead, nobody is believed.
 _OUT_OF_REACH: Final = 16_777_216
@@ -192,6 +194,9 @@ class Watch:
             error = getattr(answer, "error_code", ErrorCode.none)
             is_refused = error is ErrorCode.inconsistent_cluster_id and after == before
             hold(is_refused, f"it is of cluster {request.cluster_id}, and is answered {error.name}")
+            return
+        if isinstance(request, rpc.FetchRequest | rpc.FetchSnapshotRequest):
+            check_metadata_fetch(self._quorum, request, answer)
             return
         data = rpc.partition(request)
         kinds = (rpc.VoteRequest, rpc.BeginQuorumEpochRequest, rpc.EndQuorumEpochRequest)

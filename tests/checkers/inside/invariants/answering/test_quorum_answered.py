@@ -13,9 +13,12 @@ from kio.schema.errors import ErrorCode
 from checkers.inside.kraft.simulated.answering.voters import VotersOracle
 from checkers.inside.violation import Violated
 from cluster_image.kraft.raft import rpc
+from cluster_image.kraft.raft.leader import WaitingFetch
 from cluster_image.kraft.raft.quorum import Quorum, Role
+from cluster_image.kraft.raft.snapshots import SnapshotId, encode
 from cluster_image.kraft.raft.state import ElectionState
-from tests.cluster_image.kraft.raft.test_raft_quorum import CLUSTER, VOTERS, boot, disk_with, elect, vote
+from cluster_image.wire.integers import i32
+from tests.cluster_image.kraft.raft.test_raft_quorum import CLUSTER, VOTERS, boot, disk_with, elect, fetch, vote
 
 from ..lies import Lies, check_found
 
@@ -94,6 +97,21 @@ def leader() -> Quorum:
     return elect(voter())
 
 
+def fetched(**fields: Any) -> Lie:
+    """As told(), of a fetch that is answered at once."""
+
+    def lie(_: Quorum, answer: Any) -> Any:
+        (topic,) = answer.responses
+        (partition,) = topic.partitions
+        return replace(answer, responses=(replace(topic, partitions=(replace(partition, **fields),)),))
+
+    return lie
+
+
+def waits_for_news(_: Quorum, answer: Any) -> Any:
+    return WaitingFetch(None, 0.5)
+
+
 REQUESTS: Final[dict[str, tuple[Callable[[], Quorum], Any, Lie, str]]] = {
     "a vote is granted, and not kept": (
         voter, vote(2, 9, 2, 3), is_then(Role.UNATTACHED, 9), "its vote is 2, and it is unattached in epoch 9"
@@ -139,8 +157,69 @@ REQUESTS: Final[dict[str, tuple[Callable[[], Quorum], Any, Lie, str]]] = {
         lambda _, answer: replace(answer, error_code=ErrorCode.none),
         "it is of cluster another, and is answered none",
     ),
+    "a follower serves a fetch": (
+        follower, fetch(2, 5, 3, 2), fetched(error_code=ErrorCode.none), "is due not_leader_or_follower, and answered"
+    ),
+    "a fetch in an epoch that has passed is served": (
+        leader, fetch(2, 2, 3, 2), fetched(error_code=ErrorCode.none), "in epoch 2 is due fenced_leader_epoch, and"
+    ),
+    "a fetch in an epoch to come is served": (
+        leader, fetch(2, 4, 3, 2), fetched(error_code=ErrorCode.none), "in epoch 4 is due unknown_leader_epoch, and"
+    ),
+    "a fetch from no offset is served": (
+        leader, fetch(2, 3, -1, 2), fetched(error_code=ErrorCode.none), "in epoch 3 is due offset_out_of_range, and"
+    ),
+    "who lacks a record waits": (
+        leader, fetch(2, 3, 3, 2), waits_for_news, "it lets wait whose log ends with (offset, epoch) (3, 2), and who"
+    ),
+    "whose log parts from the leader's waits": (leader, fetch(2, 3, 5, 2), waits_for_news, "(offset, epoch) (5, 2)"),
+    "who does not know what is committed waits": (
+        leader, fetch(2, 3, 4, 3, high_watermark=-1), waits_for_news, "who knows of watermark -1"
+    ),
+    "who asks for it at once waits": (
+        leader, replace(fetch(2, 3, 4, 3, 9), min_bytes=i32(0)), waits_for_news, "and who knows of watermark 9"
+    ),
+    "another watermark is told": (leader, fetch(2, 3, 3, 2), fetched(high_watermark=9), "and it tells 9"),
+    "records are missing": (leader, fetch(2, 3, 3, 2), fetched(records=None), "it has nothing for whose ends with"),
+    "there are records past the end": (
+        leader, fetch(2, 3, 4, 3, -1), fetched(records=b"records"), "it gives records from 4 on, and ends at 4"
+    ),
+    "a chunk of no snapshot": (
+        leader, rpc.fetch_snapshot(CLUSTER, 2, 3, (2, 1), 0, 99), told(error_code=ErrorCode.none),
+        "it has no snapshot (2, 1), and answers none",
+    ),
     "the successor waits": (follower, ends(2, 5, 1, 3), waits(0.5), "it has rank 0, and it waits 0.5"),
 }  # fmt: skip
+
+
+def keeps_a_snapshot() -> Quorum:
+    quorum = leader()
+    quorum.replica.snapshots.write(SnapshotId(3, 2), encode([b"record"], 2, 0))
+    return quorum
+
+
+def chunk(position: int) -> Any:
+    return rpc.fetch_snapshot(CLUSTER, 2, 3, (3, 2), position, 50)
+
+
+SNAPSHOTS: Final[dict[str, tuple[Any, Lie, str]]] = {
+    "it is said not to be there": (
+        chunk(0), told(error_code=ErrorCode.snapshot_not_found), "it has snapshot (3, 2), and answers snapshot_not"
+    ),
+    "nothing of it is given": (chunk(0), told(unaligned_records=b""), "it gives 0 from 0 on"),
+    "another part of it is given": (chunk(0), told(position=50), "from 0 on, it gives 50 from 50 on"),
+    "more of it than there is": (chunk(0), told(size=49), "of 49 bytes, from 0 on, it gives 50"),
+}
+
+
+@pytest.mark.parametrize("lie", SNAPSHOTS)
+def test_what_is_given_of_a_snapshot(lie: str) -> None:
+    request, planted, message = SNAPSHOTS[lie]
+    judged(keeps_a_snapshot(), chunk(10_000), honest)  # past its end
+    judged(keeps_a_snapshot(), request, honest)
+    with pytest.raises(Violated) as blamed:
+        judged(keeps_a_snapshot(), request, planted)
+    assert message in blamed.value.message
 
 
 @pytest.mark.parametrize("lie", REQUESTS)
