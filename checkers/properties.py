@@ -134,8 +134,9 @@ V2_PROPERTIES: Final = (ONE_LEADER, ISR_OF_LEADER, CLOSED_BY_LEADER)
 #: Of that generation, checked inside a simulated cluster after every step.
 ELECTED_ISR: Final = "ElectedIsr"
 ISR_OF_REPLICAS: Final = "IsrOfReplicas"
+FOLLOWERS_AWAITED: Final = "FollowersAwaited"
 LEADER_STAYS: Final = "LeaderStays"
-V2_INVARIANTS: Final = (ELECTED_ISR, LEADER_STAYS, ISR_OF_REPLICAS)
+V2_INVARIANTS: Final = (ELECTED_ISR, FOLLOWERS_AWAITED, LEADER_STAYS, ISR_OF_REPLICAS)
 VIOLATION: Final = "violation"  # the anomaly of an invariant
 LOST_APPEND: Final = "lost append"
 #: Reported, never a reason to fail: Kafka, the consistency model asked for, or the invariant does not promise it.

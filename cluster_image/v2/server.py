@@ -77,6 +77,11 @@ class BrokerServer:
         return bool(self._config["v2.isr.versioned"])
 
     @property
+    def keep_in_sync(self) -> float:
+        """001, KeepInSyncTime, in seconds."""
+        return self._config.seconds("replica.lag.time.max.ms")
+
+    @property
     def logs(self) -> Mapping[TopicPartition, UUID]:
         """That it has, each of which topic."""
         return self._logs.topics

@@ -116,6 +116,8 @@ PROPERTIES = {
     "IsrOfLatestLeader": "Nobody writes a partition’s ISR in ZooKeeper after a later leader has, and only who is not "
     "the latest is kept from it.",
     "ElectedIsr": "A new leader was in the ISR that the one before it left, and begins with it. In simulation alone.",
+    "FollowersAwaited": "A new leader takes no follower out of the ISR whose broker is there, before that has had its "
+    "time to catch up. In simulation alone.",
     "LeaderStays": "A leader gives up by itself for a later one, or for the preferred replica, where that may lead. In "
     "simulation alone.",
     "IsrOfReplicas": "A new leader counts alone on what it knows for replicas of the partition, whoever stands in the "

@@ -5,6 +5,8 @@ every step whatever 001 got wrong:
 | ------------- | --------------------------------------------------------------------- | ------------------------------
 | ElectedIsr    | a new leader was in the ISR that the one before it left, and begins   | it has written the ISR first
 |               | with it: of whom it gives up nobody knows who is there                |
+| FollowersAwai-| a new leader takes no live follower out of the ISR before this has   | it has written the ISR, and
+| ted           | had replica.lag.time.max.ms to catch up                               | does not serve yet
 | LeaderStays   | a leader gives up by itself for a later one, or for the preferred     | it leads no longer
 |               | replica, where that may lead                                          |
 | IsrOfReplicas | once its followers have had their time a new leader counts alone on   | it has written the ISR, and
@@ -103,6 +105,7 @@ class Invariants:
         return next((each for each in replicas if f"{each.topic}-{each.index}" == where), None)
 
     def check_liveness(self, now: float) -> None:
+        self._terms.now = now
         self._progress.look(self._nodes, self._tree, now)
 
     def check_all(self) -> None: ...

@@ -8,6 +8,8 @@ from typing import Final
 import pytest
 
 from checkers.properties import (
+    ELECTED_ISR,
+    FOLLOWERS_AWAITED,
     ISR_EXPANDS,
     ISR_OF_REPLICAS,
     LEADER_STAYS,
@@ -18,9 +20,14 @@ from checkers.properties import (
 from cluster_image.replication.log_manager import LogManager
 from cluster_image.v2 import rules
 from cluster_image.v2.bugs import MENDED
+from cluster_image.v2.metadata.paths import Isr
 from cluster_image.v2.partition.commit import Committing
+from cluster_image.v2.partition.election import Replicating
+from cluster_image.v2.zookeeper import Stat
 from harness.plan.plan import Plan
 from tests.checkers.inside.invariants.lies import WITHIN, Lies, explored
+
+_write_first_isr: Final = Replicating._write_first_isr
 
 MOVED: Final = Plan(
     run="explore", on="simulation", target="v2", settings=dict.fromkeys(MENDED, "true"),
@@ -29,6 +36,14 @@ MOVED: Final = Plan(
 
 
 async def _nothing(*given: object) -> None: ...
+
+
+async def _at_once(*given: object) -> bool:
+    return True
+
+
+async def _another_version(replicating: Replicating, isr: Isr, latest: tuple[bytes, Stat] | None) -> int:
+    return await _write_first_isr(replicating, isr, latest) + 1
 
 
 LIES: Final[Lies] = {
@@ -45,6 +60,12 @@ LIES: Final[Lies] = {
     "who leads gives up for who cannot": (
         lambda patch: patch.setattr(rules, "gives_way_to_preferred", lambda leader, first, isr: leader != first),
         LEADER_STAYS, 1,
+    ),
+    "a leader waits for nobody": (
+        lambda patch: patch.setattr(Replicating, "_wait_for_followers", _at_once), FOLLOWERS_AWAITED, 0,
+    ),
+    "an ISR is taken for a later version": (
+        lambda patch: patch.setattr(Replicating, "_write_first_isr", _another_version), ELECTED_ISR, 0,
     ),
     "who was removed is counted on": (
         lambda patch: patch.setattr(rules, "isr_of_new_leader", lambda found, assigned, caught_up: found),

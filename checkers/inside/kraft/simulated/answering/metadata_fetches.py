@@ -54,7 +54,8 @@ def _check_told(quorum: Quorum, request: Any, data: Any, told: Any | None) -> No
             f"{data.high_watermark}; its own: {ours}, {high_watermark}",
         )
         return
-    hold(told.high_watermark == high_watermark, f"its watermark is {high_watermark}, and it tells {told.high_watermark}")
+    watermark = int(told.high_watermark)
+    hold(watermark == high_watermark, f"its watermark is {high_watermark}, and it tells {watermark}")
     news = int(told.snapshot_id.end_offset) >= 0, int(told.diverging_epoch.end_offset) >= 0, bool(told.records)
     hold(sum(news) <= 1, "of a snapshot, of where logs part and of records it tells more than one at once")
     hold(not told.records or theirs[0] < ours[0], f"it gives records from {theirs[0]} on, and ends at {ours[0]}")
