@@ -51,6 +51,8 @@ class AppendWorkload:
     sender: ClassVar[type[Sender]] = Sender
     #: Are its producers of the kind that a plan says?
     takes_producers: ClassVar[bool] = True
+    #: Are its batches as large as a plan says?
+    takes_records_per_batch: ClassVar[bool] = True
     #: Does it delete records, if a plan says so?
     can_delete_records: ClassVar[bool] = True
     #: Does it make other topics beside its own, if a plan says so?
@@ -108,7 +110,7 @@ class AppendWorkload:
     async def run(self, stop: asyncio.Event) -> None:
         """Append and read until `stop` is set, then wait for the appends in flight, for a bounded time."""
         plan = self._plan
-        pacer = Pacer(plan.rate, plan.partitions)
+        pacer = Pacer(plan.rate, plan.partitions, plan.records_per_batch)
         self._tally.begin(plan.partitions, self._clock(), pacer.turn_s)
         producers = self._access.producers(pacer)
         loops = [producer.run() for producer in producers]

@@ -19,14 +19,20 @@ def batch_size(rate: float) -> int:
     return min(max(round(rate / BATCHES_PER_S), 1), MAX_BATCH)
 
 
+def turn_s(rate: float, partitions: int, records_per_batch: int | None = None) -> float:
+    """Seconds between two batches for a partition. records_per_batch: None: as batch_size() has it."""
+    return (records_per_batch or batch_size(rate)) / rate * partitions
+
+
 class Pacer:
     """Deals batches out to partitions in turn. A partition's senders take them when they can; one that is stuck
     holds up no other."""
 
-    def __init__(self, rate: float, partitions: int) -> None:
-        self._batch = batch_size(rate)
-        self._interval = self._batch / rate
-        self.turn_s = self._interval * partitions  # between two batches for a partition
+    def __init__(self, rate: float, partitions: int, records_per_batch: int | None = None) -> None:
+        """See turn_s()."""
+        self._batch = records_per_batch or batch_size(rate)
+        self.turn_s = turn_s(rate, partitions, records_per_batch)
+        self._interval = self.turn_s / partitions
         backlog = math.ceil(BACKLOG_S * rate / self._batch / partitions)
         self._due: list[asyncio.Queue[None]] = [asyncio.Queue(backlog) for _ in range(partitions)]
 

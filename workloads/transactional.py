@@ -69,6 +69,7 @@ class TransactionsWorkload(AppendWorkload):
     can_delete_records: ClassVar[bool] = False
     can_have_short_lived_topics: ClassVar[bool] = False
     takes_producers: ClassVar[bool] = False
+    takes_records_per_batch: ClassVar[bool] = False
     idempotent: ClassVar[bool] = True
     log: ClassVar[Mapping[str, Any]] = {"markers": True}
     settings: ClassVar[Mapping[str, Setting]] = {

@@ -70,6 +70,9 @@ def run(
         str | None, typer.Option(metavar="A..B", help="A run for each of these seeds, one after the other.")
     ] = None,
     rate: Annotated[float, typer.Option(help="Records a second, all producers together.")] = 2000.0,
+    records_per_batch: Annotated[
+        int | None, typer.Option(metavar="N", help="Records of one request; by default by the rate, 1 up to 150/s.")
+    ] = None,
     delete_records: DeleteRecordsOption = None,
     short_lived_topics: ShortLivedTopicsOption = None,
     concurrency: Annotated[int, typer.Option(help="Producers.")] = 4,
@@ -257,10 +260,10 @@ def _as_json(done: Done) -> int:
 
 #: Options whose values are a plan's as they are.
 _AS_THEY_ARE: Final = (
-    "target", "on", "time_limit", "seed", "rate", "concurrency", "partitions", "replication_factor",
-    "min_insync_replicas", "acks", "timeouts", "strike", "workload", "client", "producers", "file_system", "brokers",
-    "spare_brokers", "racks", "controllers", "combined", "bug", "mutant", "latency_ms", "task_order",
-    "encode_messages",
+    "target", "on", "time_limit", "seed", "rate", "records_per_batch", "concurrency", "partitions",
+    "replication_factor", "min_insync_replicas", "acks", "timeouts", "strike", "workload", "client", "producers",
+    "file_system", "brokers", "spare_brokers", "racks", "controllers", "combined", "bug", "mutant", "latency_ms",
+    "task_order", "encode_messages",
 )  # fmt: skip
 
 

@@ -21,17 +21,20 @@ from harness.targets.target import Draws
 _LATENCIES_MS: Final = (0.5, 5.0, 25.0)
 #: Half of the time the default, as for settings.
 _PRODUCERS: Final[tuple[Producers, ...]] = ("plain", "plain", "idempotent", "fenced")
+#: Logs begin, part and are read from within a batch only if there is more than one record in it.
+_RECORDS_PER_BATCH: Final = (None, None, 2, 4)
 _ORDERS: Final[tuple[TaskOrder, ...]] = ("fifo", "fifo", "random", "pct")
 
 
 #: Fields of a plan that seeds may draw.
-DRAWN: Final = ("settings", "latency_ms", "producers", "task_order")
+DRAWN: Final = ("settings", "latency_ms", "producers", "task_order", "records_per_batch")
 
 
 @dataclass(frozen=True)
 class Swarm:
     """Makes of the plan of an exploration that of a seed. drawn: of DRAWN, the fields that a seed draws: of `settings`
-    those that the plan does not have, `producers` where workload, client and acks leave a choice."""
+    those that the plan does not have, `producers` where workload, client and acks leave a choice, `records_per_batch`
+    where the workload does."""
 
     drawn: Collection[str] = DRAWN
 
@@ -45,6 +48,8 @@ class Swarm:
             changes["producers"] = Random(f"{seed}/producers").choice(_PRODUCERS)
         if "task_order" in self.drawn:
             changes["task_order"] = Random(f"{seed}/task order").choice(_ORDERS)
+        if "records_per_batch" in self.drawn and plan.has_choice_of_batches():
+            changes["records_per_batch"] = Random(f"{seed}/records per batch").choice(_RECORDS_PER_BATCH)
         return plan.model_copy(update=changes)
 
 

@@ -21,7 +21,7 @@ from harness.targets.target import Target
 from harness.targets.timing import Timing
 from nemesis import Targets
 from spark_history.regular import open_regular
-from workloads.pacing import BATCHES_PER_S
+from workloads.pacing import MAX_BATCH, turn_s
 
 MAX_TIME_LIMIT_S = 7 * 24 * 3600  # the whole schedule is drawn before the run
 MIN_EVERY_S = 0.1  # from one deletion of a partition, or short-lived topic, to the next
@@ -70,6 +70,7 @@ class Plan(BaseModel):
     seed: int = 0
     time_limit: float = 60.0  # seconds of workload
     rate: float = 2000.0  # records a second, all producers together
+    records_per_batch: int | None = None  # of one request; None: by the rate, see workloads.pacing.batch_size
     delete_records: float | None = None  # seconds from one deletion of a partition's begin to the next; None: none
     short_lived_topics: float | None = None  # seconds from the end of one to the begin of the next; None: none
     concurrency: int = 4  # producers
@@ -136,6 +137,8 @@ class Plan(BaseModel):
             yield f"--spare-brokers is {self.spare_brokers}; it must be at most {MAX_NODES}, and not below 0"
         if self.racks is not None and not 1 <= self.racks <= self.brokers:
             yield f"--racks is {self.racks}; valid is 1 to {self.brokers}, the number of brokers"
+        if self.records_per_batch is not None and not 1 <= self.records_per_batch <= MAX_BATCH:
+            yield f"--records-per-batch is {self.records_per_batch}; valid is 1 to {MAX_BATCH:,}"
         if self.replication_factor > self.brokers:
             yield (
                 f"--replication-factor {self.replication_factor} needs as many brokers, "
@@ -165,11 +168,11 @@ class Plan(BaseModel):
             except ValueError as error:
                 yield f"--abort-if {error}"
                 continue
-            turn_s = self.partitions / min(self.rate, BATCHES_PER_S)
-            if condition.metric == abort.UNAVAILABLE and condition.bound < 2 * turn_s:
+            turn = turn_s(self.rate, self.partitions, self.records_per_batch)
+            if condition.metric == abort.UNAVAILABLE and condition.bound < 2 * turn:
                 yield (
                     f"--abort-if '{condition.text}': at --rate {self.rate:g} each of {self.partitions:,} partitions is "
-                    f"appended to once in {turn_s:.3g} s; give a time of at least twice that"
+                    f"appended to once in {turn:.3g} s; give a time of at least twice that"
                 )
         try:
             target = registry.make_target(self.target)
@@ -236,6 +239,8 @@ class Plan(BaseModel):
                 yield f"{flag(name)} is not possible with target {self.target}: {why}"
             if not getattr(workload, able, False):
                 yield f"{flag(name)}: workload {self.workload} {what}; append does"
+        if self.records_per_batch is not None and not self.has_choice_of_batches():
+            yield f"--records-per-batch: workload {self.workload} has batches of its own; append has not"
         if self.short_lived_topics is not None and self.acks != "all":
             yield (
                 "--short-lived-topics: whether a topic was read to its end before it is deleted, an append tells that "
@@ -255,6 +260,10 @@ class Plan(BaseModel):
     def has_choice_of_producers(self) -> bool:
         """May `producers` be another than plain?"""
         return self._no_choice_of_producers(registry.make_target(self.target)) is None
+
+    def has_choice_of_batches(self) -> bool:
+        """May `records_per_batch` be any?"""
+        return bool(getattr(registry.load(registry.WORKLOADS, self.workload), "takes_records_per_batch", False))
 
     @property
     def topics_have_settings(self) -> bool:
@@ -412,9 +421,10 @@ _COUNTS = {
 }  # fmt: skip
 _FLAGS = (
     "target", "kafka_home", "upgrade_to", "timeouts", "on", "hosts", "nemesis", "interval", "recovery", "strike",
-    "workload", "client", "producers", "time_limit", "seed", "rate", "delete_records", "short_lived_topics",
-    "concurrency", "acks", "partitions", "replication_factor", "min_insync_replicas", "file_system", "brokers",
-    "spare_brokers", "racks", "controllers", "combined", "bug", "mutant", "latency_ms", "task_order", "encode_messages",
+    "workload", "client", "producers", "time_limit", "seed", "rate", "records_per_batch", "delete_records",
+    "short_lived_topics", "concurrency", "acks", "partitions", "replication_factor", "min_insync_replicas",
+    "file_system", "brokers", "spare_brokers", "racks", "controllers", "combined", "bug", "mutant", "latency_ms",
+    "task_order", "encode_messages",
 )  # fmt: skip
 #: That not every target has (Target.options), by the field.
 _OPTIONS = {

@@ -51,6 +51,9 @@ def explore(
     time_limit: TimeLimitOption = 60.0,
     # Less than `chaos run`: interleavings find bugs, volume takes time.
     rate: Annotated[float, typer.Option(help="Records a second, all producers together.")] = 40.0,
+    records_per_batch: Annotated[
+        int | None, typer.Option(metavar="N", help="Records of one request; by default drawn, half of the time 1.")
+    ] = None,
     delete_records: DeleteRecordsOption = None,
     short_lived_topics: ShortLivedTopicsOption = None,
     concurrency: Annotated[int, typer.Option(help="Producers.")] = 2,
@@ -94,7 +97,8 @@ def explore(
         bool,
         typer.Option(
             "--vary/--no-vary",
-            help="For each seed, draw settings that --set does not name, latency, producers and the order of tasks.",
+            help="For each seed, draw settings that --set does not name, latency, producers, the size of batches and "
+            "the order of tasks.",
         ),
     ] = True,
     encode_messages: Annotated[

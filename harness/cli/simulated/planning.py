@@ -30,7 +30,7 @@ def planned(given: Mapping[str, Any], seeds: Sequence[int] = (0,)) -> tuple[Plan
     nemeses = registry.make_nemeses(wanted, given["acks"])
     registry.check_runtime(nemeses, "simulation", advise=False)
     registry.load(registry.WORKLOADS, given["workload"])
-    chosen = {name: given[name] for name in ("latency_ms", "producers", "task_order") if given[name] is not None}
+    chosen = {name: given[name] for name in _DRAWN_OR_GIVEN if given[name] is not None}
     plan = make_plan(
         run="explore", on="simulation", nemesis=wanted, seed=seeds[0],
         strike=given["strike"] or registry.preferred_targets(nemeses),
@@ -54,6 +54,8 @@ def seeds_of(plan: Plan, plan_of: Callable[[Plan, int], Plan], numbers: Sequence
     return Seeds(partial(plan_of, plan), numbers)
 
 
+#: Options that keep seeds from drawing it.
+_DRAWN_OR_GIVEN: Final = ("latency_ms", "producers", "task_order", "records_per_batch")
 #: Of the seeds of an exploration, to find one with room for each nemesis; mostly the first has.
 _LOOKED_AT: Final = 100
 #: Options whose values are a plan's as they are.

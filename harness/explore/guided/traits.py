@@ -19,7 +19,7 @@ _POWER: Final = 3
 #: With each run, so much of what was known before is kept: what once gained much may have nothing new left.
 _KEPT: Final = 0.95
 #: Of a plan, what a seed draws beside settings and schedule.
-_DRAWN: Final = ("latency_ms", "task_order", "producers")
+_DRAWN: Final = ("latency_ms", "task_order", "producers", "records_per_batch")
 
 #: By name of a trait, its value.
 Values = Mapping[Any, Any]

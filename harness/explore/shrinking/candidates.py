@@ -123,7 +123,7 @@ def fewer_producers(candidate: Candidate) -> Iterator[Candidate]:
 #: What a run has by default, and what it may be that someone, or its seed, has given it.
 _DEFAULTS: Final = (
     "settings", "latency_ms", "task_order", "delete_records", "short_lived_topics", "workload_settings",
-    "encode_messages", "racks",
+    "encode_messages", "racks", "records_per_batch",
 )  # fmt: skip
 
 

@@ -67,3 +67,16 @@ def test_tasks_run_in_turn_half_of_the_time_and_their_order_changes_no_other_dra
     assert found["fifo"] > 150 and min(found["random"], found["pct"]) > 60 and found.total() == 400
     for seed in range(50):
         assert ordered(seed).model_copy(update={"task_order": "fifo"}) == drawn(seed)
+
+
+def batched(seed: int, plan: Plan = EXPLORED) -> Plan:
+    return Swarm(("settings", "latency_ms", "records_per_batch"))(plan, seed)
+
+
+def test_batches_are_of_one_record_half_of_the_time_and_change_no_other_draw() -> None:
+    found = Counter(batched(seed).records_per_batch for seed in range(400))
+    assert found[None] > 150 and min(found[2], found[4]) > 60 and found.total() == 400
+    for seed in range(50):
+        assert batched(seed).model_copy(update={"records_per_batch": None}) == drawn(seed)
+    transactions = EXPLORED.model_copy(update={"workload": "transactions"})
+    assert {batched(seed, transactions).records_per_batch for seed in range(20)} == {None}
