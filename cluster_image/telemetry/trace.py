@@ -38,7 +38,7 @@ And of the generation on ZooKeeper alone:
 | `state change requested` | `topic-0` | kind, broker, epoch of the leader that asks, -1 of an administrator |
 | `state change received`  | `topic-0` | kind, leader, epoch                                                 |
 | `state change completed` | `topic-0` | the same; done: 0 if there was nothing to do, or nothing allowed;   |
-|                          |           | gone, of close-replica: 1 if the partition has no ISR (any more)    |
+|                          |           | assigned, of close-replica: 1 if it is to have a replica by now     |
 
 Offsets are exclusive ends. ISRs are sorted tuples of broker ids. Values are strings, integers and tuples of integers.
 

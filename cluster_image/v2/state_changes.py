@@ -107,18 +107,18 @@ class StateChangeListener:
         told: dict[str, object] = {"kind": change.kind, "leader": change.leader, "epoch": change.epoch}
         self._trace("state change received", where, **told)
         if change.kind == "close-replica":
-            latest = await isr_of(self._zookeeper, change.topic, change.partition)
-            done, told["gone"] = await self._close(change, latest), int(latest is None)
+            is_assigned = self._me in await replicas_to_start(self._zookeeper, change.topic, change.partition)
+            done, told["assigned"] = await self._close(change, is_assigned), int(is_assigned)
         else:
             done = await self._start(change)
         self._trace("state change completed", where, **told, done=int(done))
 
-    async def _close(self, change: StateChange, latest: Isr | None) -> bool:
-        """latest: the partition's ISR; None: nobody has led it, or it is gone."""
+    async def _close(self, change: StateChange, is_assigned: bool) -> bool:
+        """is_assigned: it is to have a replica."""
         if not self._replicas.hosts(change.topic, change.partition):
             return False
+        latest = await isr_of(self._zookeeper, change.topic, change.partition)
         latest_epoch = rules.NO_EPOCH if latest is None else latest.epoch
-        is_assigned = self._me in await replicas_to_start(self._zookeeper, change.topic, change.partition)
         if not rules.may_close(change.epoch, latest_epoch, is_assigned, self._config["v2.close.epochs"]):
             log.info("close-replica that came too late ignored", extra={"change": change._asdict()})
             return False

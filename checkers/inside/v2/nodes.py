@@ -148,9 +148,9 @@ def isrs_written(rows: TraceRows) -> dict[Place, list[dict[int, Written]]]:
 
 
 def replicas_closed(rows: TraceRows) -> dict[Place, list[Closed]]:
-    """By partition that is there still, those that leaders have asked for. A broker does one thing that it is asked for
-    after the other."""
-    epoch, done, gone = (rows.number(name) for name in ("epoch", "done", "gone"))
+    """By partition, those that leaders have asked for of a broker that is to have a replica. A broker does one thing that
+    it is asked for after the other."""
+    epoch, done, assigned = (rows.number(name) for name in ("epoch", "done", "assigned"))
     kind = rows.fields["kind"]
     found: dict[Place, list[Closed]] = defaultdict(list)
     received: dict[int, int] = {}  # by process, when it received what it does
@@ -158,7 +158,7 @@ def replicas_closed(rows: TraceRows) -> dict[Place, list[Closed]]:
         life, time = int(rows.life[row]), int(rows.time[row])
         if rows.event[row] == CODE["state change received"]:
             received[life] = time
-        elif done[row] == 1 and gone[row] != 1 and epoch[row] >= 0 and life in received and _closes(kind[row]):
+        elif done[row] == 1 and assigned[row] != 0 and epoch[row] >= 0 and life in received and _closes(kind[row]):
             place = rows.topics[rows.topic[row]], int(rows.partition[row])
             found[place].append(Closed(rows.nodes[rows.node[row]], int(epoch[row]), received[life]))
     return found

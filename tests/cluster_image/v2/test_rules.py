@@ -39,6 +39,7 @@ def test_epochs_of_requests() -> None:
     assert rules.may_start(rules.NO_EPOCH, 5, has_leader=True), "an administrator's"
     assert rules.may_close(4, 5, True, checks_epoch=False) and not rules.may_close(4, 5, True, checks_epoch=True)
     assert rules.may_close(5, 5, True, checks_epoch=True), "of the leader that moves it"
+    assert rules.may_close(4, 5, False, checks_epoch=True), "of what it is not to have"
     assert rules.may_close(rules.NO_EPOCH, 5, False, checks_epoch=True), "an administrator's"
     assert not rules.may_close(rules.NO_EPOCH, 5, True, checks_epoch=True), "of an earlier attempt to make it"
     assert rules.may_close(rules.NO_EPOCH, 5, True, checks_epoch=False)
