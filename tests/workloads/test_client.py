@@ -20,7 +20,7 @@ from tests.clusters.fake_broker import CREATE_TOPICS, FETCH, METADATA, PRODUCE, 
 from workloads.append import AppendWorkload
 from workloads.clients.kio import outcomes
 from workloads.clients.kio.batches import decode
-from workloads.pacing import Pacer, batch_size
+from workloads.pacing import Pacer, batch_size, turn_s
 
 TIMEOUT_S = 1.0
 
@@ -371,6 +371,20 @@ def test_decode_starts_at_the_offset_asked_for_and_checks_crcs() -> None:
 
 def test_batches_are_small_and_many_at_low_rates() -> None:
     assert [batch_size(rate) for rate in (1, 150, 2000, 20_000, 1e9)] == [1, 1, 13, 133, 1000]
+
+
+def test_batches_are_as_large_as_somebody_says_at_the_same_rate() -> None:
+    assert turn_s(40, 4) == pytest.approx(0.1) and turn_s(40, 4, 5) == pytest.approx(0.5)
+
+    async def scenario() -> None:
+        pacer = Pacer(1_000, 1, 50)
+        pacing = asyncio.create_task(pacer.run())
+        await asyncio.sleep(0.3)
+        assert [await pacer.take(0) for _ in range(3)] == [50, 50, 50]
+        assert pacer.turn_s == pytest.approx(0.05)
+        pacing.cancel()
+
+    run(scenario())
 
 
 def test_the_pacer_keeps_its_rate_and_leaves_out_what_nobody_takes() -> None:

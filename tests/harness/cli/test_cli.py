@@ -62,6 +62,8 @@ BAD = {
     "--controllers 1000": "--controllers is 1000; it must be at least 1 and at most 90",
     "--min-insync-replicas 4": r"--min-insync-replicas 4 is above --replication-factor 3; valid is 1 to 3",
     "--replication-factor 4": "there are 3; valid is 1 to 3",
+    "--records-per-batch 0": "--records-per-batch is 0; valid is 1 to 1,000",
+    "--records-per-batch 5 --workload transactions --target kafka": "workload transactions has batches of its own",
     "--acks 2": r"'--acks'.*2.*all",
     "--file-system zfs": r"'--file-system'.*ext4.*xfs",
     "--strike some": r"'--strike'.*random.*leaders",
