@@ -38,9 +38,9 @@ def short_lived_in(done: Simulated) -> dict[str, list[dict[str, Any]]]:
 @pytest.mark.parametrize(
     ("fields", "did"),
     [
-        ({}, {"made", "assigned", "deleted", "more partitions", "looked up", "settings", "throttled"}),
+        ({}, {"made", "assigned", "deleted", "more partitions", "looked up", "settings", "throttled", "asked in vain"}),
         ({"target": "v2", "settings": V2}, {"made", "assigned", "deleted", "more partitions", "looked up"}),
-        ({"racks": 1}, {"made", "deleted", "more partitions", "looked up", "settings", "throttled"}),
+        ({"racks": 1}, {"made", "deleted", "more partitions", "looked up", "settings", "throttled", "asked in vain"}),
     ],
     ids=["kraft", "v2", "who shares a rack is not known"],
 )

@@ -26,7 +26,7 @@ from kio.schema.errors import ErrorCode
 from cluster_image.network import Entity
 from harness.plan.plan import Plan
 from harness.record.history import HistoryRecorder
-from workloads.clients.kio.administration import older, requests
+from workloads.clients.kio.administration import older, refused, requests
 from workloads.clients.kio.client import Client, Refused
 from workloads.clients.kio.one_by_one import LogClient
 from workloads.clients.kio.reading import Reader
@@ -185,7 +185,7 @@ class _Topic:
         """One of what can be changed of a topic. Raises Refused."""
         changes = [self._add_partitions, self._look_up]
         if self._plan.topics_have_settings:
-            changes += [self._set, self._throttle]
+            changes += [self._set, self._throttle, self._ask_in_vain]
         await self._random.choice(changes)()
 
     async def _add_partitions(self) -> None:
@@ -225,6 +225,21 @@ class _Topic:
                         asked = older.list_offsets_request(self._random, topic, partition, leader_epoch, timestamp)
                         await connection.request(asked, timeout=self._client.request_timeout)
                     self._counts["looked up"] += 1
+                finally:
+                    connection.close()
+
+    async def _ask_in_vain(self) -> None:
+        """What changes nothing, but for who leads, of one broker after the other."""
+        for address in list(self._client.metadata.brokers.values()):
+            request = refused.ask_in_vain(
+                self._random, self._client.topic, self._partitions, self._plan.replication_factor,
+                self._client.request_timeout,
+            )  # fmt: skip
+            with suppress(ConnectionError, TimeoutError):
+                connection = await self._client.connect(address)
+                try:
+                    await connection.request(request, timeout=self._client.request_timeout)
+                    self._counts["asked in vain"] += 1
                 finally:
                     connection.close()
 
