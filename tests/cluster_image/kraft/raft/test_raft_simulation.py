@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from checkers.inside.violation import Violated
 from cluster_image.kraft.raft import rules
 from cluster_image.kraft.raft.quorum import NotLeader, Role
 
@@ -64,7 +65,7 @@ def test_a_seed_repeats_itself() -> None:
 )
 def test_a_broken_rule_is_found(rule: str, broken: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rules, rule, broken)
-    with pytest.raises((Violation, rules.InvariantViolation)):
+    with pytest.raises((Violation, Violated, rules.InvariantViolation)):
         for seed in range(20):
             tormented(seed, duration=3.0)
 
