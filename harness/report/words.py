@@ -42,7 +42,8 @@ PROPERTIES = {
     "record contradicts the state before it.",
     "MinIsrRecoveryQuorum": "When ISR and ELR are empty, enough replicas are still known to have been eligible.",
     "ValidReplicas": "A partition’s replicas are different brokers, all of them registered; when it is created, over "
-    "as many racks as there are; and no change leaves fewer than min.insync.replicas of them, or of those in sync.",
+    "as many racks as there are, and none would be better on another broker; and no change leaves fewer than "
+    "min.insync.replicas of them, or of those in sync.",
     "LeaderCompleteness": "Who begins to lead has everything that leaders of earlier epochs had committed, unless an "
     "unclean recovery lies in between.",
     "LeaderCandidateCompleteness": "Who may be elected has everything that leaders of earlier epochs had committed.",
@@ -105,8 +106,9 @@ PROPERTIES = {
     "BrokerAnswered": "What brokers ask the controller for is decided as it was asked, or refused for what is so; and "
     "they are told what is decided.",
     "QuorumAnswered": "A member of the metadata quorum makes of what others ask and answer what Raft makes of it: "
-    "who hears no leader grants a pre-vote, who hears one does not, a leader that is announced is followed, and what "
-    "is from another cluster, no voter or an epoch that has passed is refused.",
+    "who hears no leader grants a pre-vote, who hears one does not, a leader that is announced is followed, what "
+    "is from another cluster, no voter or an epoch that has passed is refused, and who fetches waits only where there is "
+    "nothing to tell.",
     "ElectionTimeouts": "A voter stands for election no sooner and no later than it should, and by chance: after one "
     "to two times the election timeout, a follower up to a tenth later than the fetch timeout.",
     "AcknowledgedOnceCommitted": "An append with acks=all is acknowledged no sooner than it is committed, and not "

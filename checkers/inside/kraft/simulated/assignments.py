@@ -59,7 +59,7 @@ def check_none_better(new: Sequence[PartitionRegistration], image: MetadataImage
     for partition in new:
         leader, second = partition.replicas[0], partition.replicas[1:2]
         for giver in partition.replicas[1:]:
-            for taker in brokers.keys() - set(partition.replicas):
+            for taker in sorted(brokers.keys() - set(partition.replicas)):
                 fewer, fewer_of_all = (held.replicas[giver] - held.replicas[taker] for held in (of_topic, of_all))
                 if not (fewer > 1 or (fewer == 1 and fewer_of_all > 1)):
                     continue
