@@ -21,7 +21,8 @@ from spark_history.files import NO_CODE, Bools, Ints, categories, integers
 
 NONE: Final = -2  # of a number that an event does not have: -1 is a leader that is not known
 _NUMBERS: Final = (
-    "leader", "leader_epoch", "partition_epoch", "end", "high_watermark", "offset", "epoch", "node_id", "done", "assigned",
+    "leader", "leader_epoch", "partition_epoch", "end", "high_watermark", "offset", "epoch", "node_id", "done",
+    "assigned",
 )  # fmt: skip
 _LISTS: Final = ("isr", "voters")
 _TEXTS: Final = ("role", "kind")

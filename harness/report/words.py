@@ -55,7 +55,8 @@ PROPERTIES = {
     "LeaderAppendOnly": "While it leads, a leader’s log never shrinks.",
     "HighWatermarkMonotonicity": "While it leads, a leader’s high watermark never falls; none lies past its log’s end.",
     "ValidLogStart": "No log starts above what its replica knows to be committed; while it leads, a leader’s log start "
-    "never falls; in simulation also: no follower’s log starts above where any leader’s ever did.",
+    "never falls; in simulation also: no follower’s log starts above where any leader’s ever did, "
+    "and no leader’s below what a follower has told that it has deleted.",
     "MetadataLogMatching": "If two nodes’ metadata logs hold a record with the same offset and epoch, they agree up to "
     "there; and a snapshot is the state that the log gives.",
     "ElectionSafety": "An epoch of the controllers’ quorum has one leader.",
@@ -107,8 +108,8 @@ PROPERTIES = {
     "they are told what is decided.",
     "QuorumAnswered": "A member of the metadata quorum makes of what others ask and answer what Raft makes of it: "
     "who hears no leader grants a pre-vote, who hears one does not, a leader that is announced is followed, what "
-    "is from another cluster, no voter or an epoch that has passed is refused, and who fetches waits only where there is "
-    "nothing to tell.",
+    "is from another cluster, no voter or an epoch that has passed is refused, and who fetches waits only where there "
+    "is nothing to tell.",
     "ElectionTimeouts": "A voter stands for election no sooner and no later than it should, and by chance: after one "
     "to two times the election timeout, a follower up to a tenth later than the fetch timeout.",
     "AcknowledgedOnceCommitted": "An append with acks=all is acknowledged no sooner than it is committed, and not "

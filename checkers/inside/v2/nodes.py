@@ -148,8 +148,8 @@ def isrs_written(rows: TraceRows) -> dict[Place, list[dict[int, Written]]]:
 
 
 def replicas_closed(rows: TraceRows) -> dict[Place, list[Closed]]:
-    """By partition, those that leaders have asked for of a broker that is to have a replica. A broker does one thing that
-    it is asked for after the other."""
+    """By partition, those that leaders have asked for of a broker that is to have a replica. A broker does what it is
+    asked for one after the other."""
     epoch, done, assigned = (rows.number(name) for name in ("epoch", "done", "assigned"))
     kind = rows.fields["kind"]
     found: dict[Place, list[Closed]] = defaultdict(list)

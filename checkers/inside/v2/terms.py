@@ -1,5 +1,5 @@
-"""What a leader of this generation begins with, whom it waits for, and what it gives up for: ElectedIsr, FollowersAwaited
-and LeaderStays (simulated.py).
+"""What a leader of this generation begins with, whom it waits for, and what it gives up for: ElectedIsr,
+FollowersAwaited and LeaderStays (simulated.py).
 
 Leaders learn of each other by ZooKeeper's nodes alone; so what these say at that step is what they are judged by.
 """
@@ -16,7 +16,6 @@ from cluster_image.v2.metadata.paths import Isr, Leader
 from cluster_image.v2.node import Node
 from cluster_image.v2.partition.leadership import Leadership
 from cluster_image.v2.partition.replica import Partition
-
 
 #: What is told of the time is no older than half of this.
 _TICKS_S: Final = 0.2

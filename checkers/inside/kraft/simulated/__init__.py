@@ -51,7 +51,9 @@ the words mean:
 |                               | or is unknown; within the contract                       | changes        |
 | ValidLogStart                 | no log starts above what its replica knows to be         | the replica    | KIP-107
 |                               | committed, nor a follower's above where any leader's     | changes        |
-|                               | ever did; a leader's log start never falls in its epoch  |                |
+|                               | ever did; a leader's log start never falls in its epoch, |                |
+|                               | nor is it below where a follower has told that it has    |                |
+|                               | deleted what is committed                                |                |
 | MetadataLogMatching           | as LogMatching's first part, of the metadata logs of     | each append    | TLA+;
 |                               | voters and observers                                     |                | Raft 5.3
 | ElectionSafety                | an epoch of the quorum has one leader                    | the node       | Raft 5.2

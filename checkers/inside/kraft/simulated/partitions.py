@@ -232,6 +232,11 @@ class PartitionOracle:
             self._fail("ValidLogStart",
                        f"the log start of {replica.node}, leader of epoch {epoch}, fell from {replica.term_start} to "
                        f"{start}", replica)  # fmt: skip
+        told = max((follower.deleted_below for follower in leadership.followers.values()), default=-1)
+        if start < min(told, watermark):
+            self._fail("ValidLogStart",
+                       f"the log of {replica.node}, leader of epoch {epoch}, starts at {start}; a follower has told "
+                       f"that it has deleted all below {told}, and the high watermark is {watermark}", replica)  # fmt: skip
         replica.term_end, replica.term_watermark = max(replica.term_end, replica.end), watermark
         replica.term_start = start
 

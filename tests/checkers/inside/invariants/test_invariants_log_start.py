@@ -72,6 +72,14 @@ def test_a_leader_whose_log_start_falls(world: World) -> None:
         world.invariants.check_all()
 
 
+def test_a_leader_that_does_not_follow_what_a_follower_has_deleted(world: World) -> None:
+    leadership = world.partition(1).leadership
+    assert leadership is not None
+    leadership.followers[2].deleted_below = 3
+    with world.violates("ValidLogStart", "broker-1", "starts at 0; a follower", "deleted all below 3"):
+        world.invariants.check_all()
+
+
 def test_a_candidate_that_lacks_what_was_not_deleted(world: World) -> None:
     world.partition(3).log.truncate_to(2)
     world.brokers[3].trace("truncate", "t-0", end=2)
