@@ -63,10 +63,10 @@ def may_close(request_epoch: int, latest_epoch: int, is_assigned: bool, checks_e
     """Is a close-replica request carried out (001, stateChangeListener)? Always, so that what waits for a dead broker
     is done when it is back; and so a topic of the same name that was created since loses a replica.
 
-    checks_epoch (v2.close.epochs): of what the broker is to have by now (is_assigned) only if the latest leader has sent
-    it: what an earlier one has asked for, or an administrator, who has no epoch, may have been undone. What it is not to
-    have it closes at anybody's word: a leader that has moved the partition away from its own broker asks that as the
-    last thing that it does, and another may be elected before it is done."""
+    checks_epoch (v2.close.epochs): of what the broker is to have by now (is_assigned) only if the latest leader has
+    sent it: what an earlier one has asked for, or an administrator, who has no epoch, may have been undone. What it is
+    not to have it closes at anybody's word: a leader that has moved the partition away from its own broker asks that as
+    the last thing that it does, and another may be elected before it is done."""
     return not checks_epoch or not is_assigned or (request_epoch != NO_EPOCH and request_epoch >= latest_epoch)
 
 

@@ -45,8 +45,9 @@ class _Replicas:
 def test_what_was_asked_for_before_is_not_done_by_who_is_to_have_a_replica(
     assigned: str, mended: str, closed: bool, epoch: int
 ) -> None:
-    """By an administrator, in an earlier attempt: found by `chaos explore --target v2 --nemesis kill,membership,hw-truncation` (seed 52): a partition was made anew
-    on the same brokers; one that had been away joined the ISR, closed its replica, and led with an empty log.
+    """By an administrator, in an earlier attempt: a partition was made anew on the same brokers; one that had been away
+    joined the ISR, closed its replica, and led with an empty log. Found by `chaos explore --target v2 --nemesis
+    kill,membership,hw-truncation` (seed 52).
 
     By a leader that has moved the partition away from its own broker, and is followed by another before it has closed
     its replica: that is done. Found so as well (seed 414 of `--records-per-batch 4`)."""

@@ -236,7 +236,8 @@ class PartitionOracle:
         if start < min(told, watermark):
             self._fail("ValidLogStart",
                        f"the log of {replica.node}, leader of epoch {epoch}, starts at {start}; a follower has told "
-                       f"that it has deleted all below {told}, and the high watermark is {watermark}", replica)  # fmt: skip
+                       f"that it has deleted all below {told}, and its high watermark is {watermark}",
+                       replica)  # fmt: skip
         replica.term_end, replica.term_watermark = max(replica.term_end, replica.end), watermark
         replica.term_start = start
 
