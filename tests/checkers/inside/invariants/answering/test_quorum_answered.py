@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 from kio.schema.errors import ErrorCode
+from kio.schema.fetch.v18.response import FetchResponse
 
 from checkers.inside.kraft.simulated.answering.voters import VotersOracle
 from checkers.inside.violation import Violated
@@ -52,9 +53,10 @@ def honest(_: Quorum, answer: Any) -> Any:
 
 def told(**fields: Any) -> Lie:
     def lie(_: Quorum, answer: Any) -> Any:
-        (topic,) = answer.topics
+        of = "responses" if isinstance(answer, FetchResponse) else "topics"
+        (topic,) = getattr(answer, of)
         (partition,) = topic.partitions
-        return replace(answer, topics=(replace(topic, partitions=(replace(partition, **fields),)),))
+        return replace(answer, **{of: (replace(topic, partitions=(replace(partition, **fields),)),)})
 
     return lie
 
@@ -95,17 +97,6 @@ def follower() -> Quorum:
 
 def leader() -> Quorum:
     return elect(voter())
-
-
-def fetched(**fields: Any) -> Lie:
-    """As told(), of a fetch that is answered at once."""
-
-    def lie(_: Quorum, answer: Any) -> Any:
-        (topic,) = answer.responses
-        (partition,) = topic.partitions
-        return replace(answer, responses=(replace(topic, partitions=(replace(partition, **fields),)),))
-
-    return lie
 
 
 def waits_for_news(_: Quorum, answer: Any) -> Any:
@@ -158,16 +149,16 @@ REQUESTS: Final[dict[str, tuple[Callable[[], Quorum], Any, Lie, str]]] = {
         "it is of cluster another, and is answered none",
     ),
     "a follower serves a fetch": (
-        follower, fetch(2, 5, 3, 2), fetched(error_code=ErrorCode.none), "is due not_leader_or_follower, and answered"
+        follower, fetch(2, 5, 3, 2), told(error_code=ErrorCode.none), "is due not_leader_or_follower, and answered"
     ),
     "a fetch in an epoch that has passed is served": (
-        leader, fetch(2, 2, 3, 2), fetched(error_code=ErrorCode.none), "in epoch 2 is due fenced_leader_epoch, and"
+        leader, fetch(2, 2, 3, 2), told(error_code=ErrorCode.none), "in epoch 2 is due fenced_leader_epoch, and"
     ),
     "a fetch in an epoch to come is served": (
-        leader, fetch(2, 4, 3, 2), fetched(error_code=ErrorCode.none), "in epoch 4 is due unknown_leader_epoch, and"
+        leader, fetch(2, 4, 3, 2), told(error_code=ErrorCode.none), "in epoch 4 is due unknown_leader_epoch, and"
     ),
     "a fetch from no offset is served": (
-        leader, fetch(2, 3, -1, 2), fetched(error_code=ErrorCode.none), "in epoch 3 is due offset_out_of_range, and"
+        leader, fetch(2, 3, -1, 2), told(error_code=ErrorCode.none), "in epoch 3 is due offset_out_of_range, and"
     ),
     "who lacks a record waits": (
         leader, fetch(2, 3, 3, 2), waits_for_news, "it lets wait whose log ends with (offset, epoch) (3, 2), and who"
@@ -179,10 +170,10 @@ REQUESTS: Final[dict[str, tuple[Callable[[], Quorum], Any, Lie, str]]] = {
     "who asks for it at once waits": (
         leader, replace(fetch(2, 3, 4, 3, 9), min_bytes=i32(0)), waits_for_news, "and who knows of watermark 9"
     ),
-    "another watermark is told": (leader, fetch(2, 3, 3, 2), fetched(high_watermark=9), "and it tells 9"),
-    "records are missing": (leader, fetch(2, 3, 3, 2), fetched(records=None), "it has nothing for whose ends with"),
+    "another watermark is told": (leader, fetch(2, 3, 3, 2), told(high_watermark=9), "and it tells 9"),
+    "records are missing": (leader, fetch(2, 3, 3, 2), told(records=None), "it has nothing for whose ends with"),
     "there are records past the end": (
-        leader, fetch(2, 3, 4, 3, -1), fetched(records=b"records"), "it gives records from 4 on, and ends at 4"
+        leader, fetch(2, 3, 4, 3, -1), told(records=b"records"), "it gives records from 4 on, and ends at 4"
     ),
     "a chunk of no snapshot": (
         leader, rpc.fetch_snapshot(CLUSTER, 2, 3, (2, 1), 0, 99), told(error_code=ErrorCode.none),
