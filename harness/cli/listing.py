@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -12,6 +12,7 @@ from harness.cli.options import ResultsOption
 from harness.cli.results.alive import still_running
 from harness.errors import BadArguments, ExitCode, did_you_mean
 from harness.record import results
+from harness.record.catalog import groups
 from harness.report.terminal import Terminal, print_table, say
 
 if TYPE_CHECKING:
@@ -139,10 +140,13 @@ def _print_runs(directory: Path, name: str | None) -> None:
         verdict = results.read_json(run_directory / "verdict.json")
         how = _state(results.read_json(run_directory / "run.json"))
         rows.append((run_directory.name, str(verdict.get("verdict", "not judged")), str(verdict.get("reason", how))))
-    for directory_ in results.list_explorations(directory):
-        rows.append((directory_.name, *_of_exploration(results.read_json(directory_ / results.EXPLORATION_FILE))))
-    for directory_ in results.list_sweeps(directory):
-        rows.append((directory_.name, *_of_sweep(results.read_json(directory_ / results.SWEEP_FILE))))
+    for found in results.list_explorations(directory):
+        facts = groups.of_group(found, found.name, "exploration")
+        judged = facts.verdict != results.NOT_JUDGED
+        rows.append((facts.name, facts.verdict, f"an exploration of {facts.reason}" if judged else facts.reason))
+    for found in results.list_sweeps(directory):
+        facts = groups.of_group(found, found.name, groups.SYSTEMATIC)
+        rows.append((facts.name, facts.verdict, facts.reason))
     if rows:
         _print(("run", "verdict", "reason"), rows, name)
     else:
@@ -155,31 +159,3 @@ def _state(record: Mapping[str, Any]) -> str:
     if status != "running" or still_running(record):
         return status
     return "its harness was killed; chaos check judges what was recorded until then"
-
-
-def _of_exploration(reported: Mapping[str, Any]) -> tuple[str, str]:
-    """Verdict and reason. reported: exploration.json; {}: it did not come to its end."""
-    if not reported:
-        return "not judged", "an exploration that did not come to its end"
-    try:
-        word, totals = _WORDS.get(reported["exit_code"], "not judged"), reported["totals"]
-        counts = ", ".join(f"{totals[name]:,} {name}" for name in ("passed", "failed", "unknown"))
-        return word, f"an exploration of {totals['runs']:,} seeds: {counts}"
-    except (KeyError, TypeError, ValueError):
-        return "not judged", f"an exploration whose {results.EXPLORATION_FILE} is damaged"
-
-
-def _of_sweep(reported: Mapping[str, Any]) -> tuple[str, str]:
-    """Likewise, of systematic.json."""
-    try:
-        word = _WORDS.get(reported["exit_code"], "not judged")
-        counts = ", ".join(f"{count:,} {result}" for result, count in reported["results"].items())
-        what = f"--every {reported['every']} --of {reported['of']}"
-        return word, f"{what}: {reported['runs']:,} of {reported['planned']:,} runs: {counts}"
-    except (AttributeError, KeyError, TypeError, ValueError):
-        return "not judged", f"an exploration whose {results.SWEEP_FILE} is damaged"
-
-
-_WORDS: Final[Mapping[Any, str]] = {
-    ExitCode.PASS: "pass", ExitCode.FAIL: "fail", ExitCode.UNKNOWN: "unknown",
-}  # fmt: skip

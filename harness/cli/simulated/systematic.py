@@ -133,6 +133,8 @@ def _row(ran: Ran) -> tuple[str, str, str, str, str]:
 
 
 def _summary(swept: Swept) -> Iterator[str]:
+    from harness.record.catalog.groups import PAGES, SYSTEMATIC
+
     while_ = "clients append" if swept.sweep.of == "produce" else "a node loads its logs"
     counted = ", ".join(f"{node} {count:,}" for node, count in swept.counted.items())
     yield f"{sum(swept.counted.values()):,} operations counted while {while_}: {counted}"
@@ -151,3 +153,4 @@ def _summary(swept: Swept) -> Iterator[str]:
     if planned:
         yield f"  left      {swept.planned - len(swept.ran):,}: the same command with --resume {swept.directory}"
     yield f"  all of it {swept.directory}"
+    yield f"  page      {swept.directory / PAGES[SYSTEMATIC]}"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -14,7 +15,7 @@ from typing import Any, Final
 
 from harness.errors import BadArguments, ExitCode
 from harness.explore import failures
-from harness.explore.exploration import RUN_LIMIT_FACTOR, RUN_LIMIT_S
+from harness.explore.exploration import MOST_REPORTS, RUN_LIMIT_FACTOR, RUN_LIMIT_S
 from harness.explore.failures import Failure
 from harness.explore.parts import differing
 from harness.explore.simulate import simulate
@@ -22,6 +23,8 @@ from harness.explore.systematic.points import Point, Sweep, deeper, evidence_of,
 from harness.explore.workers import Outcome, Simulate, simulate_all
 from harness.plan import registry
 from harness.record import results
+from harness.report.browse.systematic import write_page
+from harness.report.html import page
 from spark_history.regular import replacing
 
 
@@ -46,7 +49,8 @@ class Ran:
 
 @dataclass(frozen=True)
 class Swept:
-    """counted: operations by node. again: how many there were after first strikes. ran: in the order of the points."""
+    """counted: operations by node. again: how many there were after first strikes. ran: in the order of the points.
+    wall_s: seconds that it took; None: it has not come to its end."""
 
     sweep: Sweep
     directory: Path
@@ -54,6 +58,7 @@ class Swept:
     again: int
     planned: int
     ran: Sequence[Ran]
+    wall_s: float | None = None
 
     @property
     def struck(self) -> int:
@@ -81,7 +86,7 @@ class Swept:
             "directory": str(self.directory), "exit_code": int(self.exit_code), "seed": self.sweep.plan.seed,
             **_asked(self.sweep), "counted": dict(self.counted), "counted_again": self.again, "planned": self.planned,
             "runs": len(self.ran), "struck": self.struck, "results": dict(sorted(self.results.items())),
-            "ran": [each.as_dict() for each in self.ran],
+            "wall_s": self.wall_s, "ran": [each.as_dict() for each in self.ran],
         }  # fmt: skip
 
     def write(self) -> None:
@@ -141,14 +146,15 @@ def carry_out(
 
     watch: told now and then how many runs are done, of how many, and how many failed. simulate: importable. Raises
     HarnessFailure, and OSError where the results cannot be written."""
+    began = time.monotonic()
     counted = sweep.counted(registry.make_target(sweep.plan.target))
     directory = results.create(results_directory, ("systematic", sweep.every, sweep.of), sweep.plan.seed)
     first = thinned(points_of(counted, 0 if sweep.depth == 2 else None), step, most)
 
-    def keep(ran: Sequence[Ran], planned: int) -> Swept:
+    def keep(ran: Sequence[Ran], planned: int, wall_s: float | None = None) -> Swept:
         """What is known so far: this may take hours."""
         again = sum(each.counted_again for each in ran if not each.point.again)
-        swept = Swept(sweep, directory, counted, again, planned, tuple(ran))
+        swept = Swept(sweep, directory, counted, again, planned, tuple(ran), wall_s)
         swept.write()
         return swept
 
@@ -159,7 +165,17 @@ def carry_out(
         second = thinned(deeper((each.point, each.counted_again) for each in ran), step, most)
         planned = len(first) + len(second)
         ran += asked.run(second, "workers-again", lambda deep: keep([*ran, *deep], planned))
-    return keep(ran, len(first) + len(second))
+    return _with_reports(keep(ran, len(first) + len(second), round(time.monotonic() - began, 3)))
+
+
+def _with_reports(swept: Swept) -> Swept:
+    """And its page, as explorations of seeds have them. Raises OSError."""
+    first = [each.failure.directory for each in swept.ran if each.failure is not None][:MOST_REPORTS]
+    for directory in filter(None, first):
+        with suppress(BadArguments, OSError):  # the run's directory is there, and `chaos report` says what is wrong
+            page.build(directory)
+    write_page(swept.directory)
+    return swept
 
 
 #: Runs, after which what is known is written.

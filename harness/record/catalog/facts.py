@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 from harness.record.catalog.notes import read_note
 from spark_history.regular import read_object
 
-Kind = Literal["run", "exploration", "suite", "matrix"]
+Kind = Literal["run", "exploration", "systematic exploration", "suite", "matrix"]
 #: Is the harness that run.json names still at work?
 Alive = Callable[[Mapping[str, Any]], bool]
 

@@ -3,13 +3,14 @@
 | what | its file | its runs |
 | --- | --- | --- |
 | an exploration | explore.json, and dataset/ | runs/s<seed>, of the seeds that failed |
+| a systematic exploration (`chaos explore --every`) | systematic.json | runs/<run>, of those that failed |
 | a suite | suite.json | runs/<run>, of each plan that was begun |
 | a matrix | matrix.json | runs/<run> |
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
@@ -27,14 +28,19 @@ from harness.record.catalog.facts import (
     whole,
 )  # fmt: skip
 from harness.record.catalog.notes import read_note
-from harness.record.results import EXPLORATION_FILE
+from harness.record.results import EXPLORATION_FILE, SWEEP_FILE
 
 SUITE_FILE: Final = "suite.json"
 MATRIX_FILE: Final = "matrix.json"
 RUNS: Final = "runs"
-FILES: Final[Mapping[str, str]] = {"exploration": EXPLORATION_FILE, "suite": SUITE_FILE, "matrix": MATRIX_FILE}
+SYSTEMATIC: Final = "systematic exploration"
+FILES: Final[Mapping[str, str]] = {
+    "exploration": EXPLORATION_FILE, SYSTEMATIC: SWEEP_FILE, "suite": SUITE_FILE, "matrix": MATRIX_FILE,
+}  # fmt: skip
 #: The page of its own that a group has, if it has been written.
-PAGES: Final[Mapping[str, str]] = {"exploration": "index.html", "suite": "", "matrix": "matrix.html"}
+PAGES: Final[Mapping[str, str]] = {
+    "exploration": "index.html", SYSTEMATIC: "index.html", "suite": "", "matrix": "matrix.html",
+}  # fmt: skip
 _WORDS: Final[Mapping[Any, str]] = {ExitCode.PASS: "pass", ExitCode.FAIL: "fail", ExitCode.UNKNOWN: "unknown"}
 
 
@@ -56,12 +62,13 @@ class Member:
 def of_group(directory: Path, path: str, kind: str) -> Facts:
     """kind: a key of FILES. What its runs are doing is not looked at."""
     found, why = read(directory / FILES[kind])
-    verdict, reason = {"exploration": _exploration, "suite": _suite, "matrix": _matrix}[kind](found)
+    verdict, reason = _READ[kind](found)
     if why:
         verdict, reason = NOT_JUDGED, f"{FILES[kind]} is damaged: {why}"
     begun, ended = instant(found.get("started_at")), instant(found.get("finished_at"))
     plan, totals = mapping(found.get("plan")), mapping(found.get("totals"))
-    nemeses = plan.get("nemesis")
+    wall_s = (found if kind == SYSTEMATIC else totals).get("wall_s")
+    nemeses = None if kind == SYSTEMATIC else plan.get("nemesis")  # it strikes by itself
     page = PAGES[kind]
     return Facts(
         path=path,
@@ -74,7 +81,7 @@ def of_group(directory: Path, path: str, kind: str) -> Facts:
         runs_on=text(plan.get("on")),
         settings={str(name): text(value) for name, value in mapping(plan.get("settings")).items()},
         started_at=started_at(found, directory),
-        duration_s=ended - begun if begun is not None and ended is not None else number(totals.get("wall_s")),
+        duration_s=ended - begun if begun is not None and ended is not None else number(wall_s),
         suite=suite_name(found) if kind == "suite" else "",
         note=read_note(directory),
         command=text(found.get("command")),
@@ -124,9 +131,22 @@ def _exploration(found: Mapping[str, Any]) -> tuple[str, str]:
     if not found:
         return NOT_JUDGED, "an exploration that did not come to its end"
     totals = mapping(found.get("totals"))
+    if whole(totals.get("runs")) is None:
+        return NOT_JUDGED, f"an exploration whose {EXPLORATION_FILE} is damaged"
     counts = [f"{whole(totals.get(name)) or 0:,} {name}" for name in ("passed", "failed", "unknown")]
     counts += [f"{count:,} {name}" for name in ("crashed", "hang") if (count := whole(totals.get(name)))]
     return _word(found), f"{whole(totals.get('runs')) or 0:,} seeds: {', '.join(counts)}"
+
+
+def _systematic(found: Mapping[str, Any]) -> tuple[str, str]:
+    if not found:
+        return NOT_JUDGED, "a systematic exploration that did not come to its end"
+    if not found.get("every"):
+        return NOT_JUDGED, f"a systematic exploration whose {SWEEP_FILE} is damaged"
+    counts = ", ".join(f"{whole(count) or 0:,} {text(name)}" for name, count in mapping(found.get("results")).items())
+    runs, planned = (whole(found.get(name)) or 0 for name in ("runs", "planned"))
+    struck = f"--every {text(found.get('every'))} --of {text(found.get('of'))}"
+    return _word(found), f"{struck}, {runs:,} of {planned:,} runs: {counts or 'none was run'}"
 
 
 def _suite(found: Mapping[str, Any]) -> tuple[str, str]:
@@ -150,6 +170,11 @@ def _matrix(found: Mapping[str, Any]) -> tuple[str, str]:
         f"{words.count(word):,} {word}" for word in ("pass", "fail", "unknown", NOT_JUDGED) if word in words
     )
     return worst, f"{len(words):,} runs: {counts or 'none yet'}"
+
+
+_READ: Final[Mapping[str, Callable[[Mapping[str, Any]], tuple[str, str]]]] = {
+    "exploration": _exploration, SYSTEMATIC: _systematic, "suite": _suite, "matrix": _matrix,
+}  # fmt: skip
 
 
 def _word(found: Mapping[str, Any]) -> str:

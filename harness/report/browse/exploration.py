@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, Final
@@ -29,10 +29,11 @@ _CRASHES: Final = {"crashed": "the harness failed", "hang": "the run did not end
 
 @dataclass(frozen=True)
 class Failing:
-    """A seed. directory: of its run, below the exploration's; "": it has none. faults: that were injected; operations:
-    until it ended. None: not known."""
+    """A seed, or an operation of it that was struck. name: what tells it from the others. directory: of its run, below
+    the exploration's; "": it has none. faults: that were injected; operations: until it ended. None: not known."""
 
     seed: int
+    name: str
     message: str
     where: str
     time_s: float | None
@@ -95,7 +96,7 @@ def shown(found: Mapping[str, Any]) -> Shown:
         judged=bool(found),
         totals=[(said, f"{count:,}") for name, said in names.items() if (count := whole(totals.get(name))) is not None],
         passed=text(found.get("passed_seeds")),
-        groups=_groups(found.get("failing")),
+        groups=groups_of(_listed(found.get("failing"))),
         unknown=[(text(each.get("reason")), ranges(seeds), len(seeds)) for each in _listed(found.get("unknown"))
                  if (seeds := _integers(each.get("seeds"))) or each.get("reason")],
         coverage=[_coverage(text(fault), mapping(counts)) for fault, counts in mapping(found.get("coverage")).items()],
@@ -107,7 +108,7 @@ def shown(found: Mapping[str, Any]) -> Shown:
 
 def smallest_seeds(found: Mapping[str, Any]) -> set[int]:
     """One of each group of failing seeds."""
-    return {group.seeds[0].seed for group in _groups(found.get("failing"))}
+    return {group.seeds[0].seed for group in groups_of(_listed(found.get("failing")))}
 
 
 def ranges(seeds: Sequence[int]) -> str:
@@ -123,23 +124,29 @@ def ranges(seeds: Sequence[int]) -> str:
 
 def write_page(directory: Path) -> Path:
     """`directory`/index.html. Raises OSError."""
+    return write_page_of(directory, "exploration", "exploration.html.j2", shown)
+
+
+def write_page_of(directory: Path, kind: str, template: str, show: Callable[[Mapping[str, Any]], object]) -> Path:
+    """The page of a group of this kind, whose part `template` shows what `show` makes of its file. Raises OSError."""
     style = (TEMPLATES / "browse.css").read_text(encoding="utf-8")
-    entry = of_group(directory, directory.name, "exploration")
-    html = environment().get_template("exploration_page.html.j2").render(
-        entry=entry, x=shown(read_group(directory, "exploration")), style=style, style_hash=digest(style),
+    entry = of_group(directory, directory.name, kind)
+    html = environment().get_template("group_page.html.j2").render(
+        entry=entry, x=show(read_group(directory, kind)), part=template, style=style, style_hash=digest(style),
         run_link=lambda path: quote(f"{path}/{REPORT}") if path and (directory / path / REPORT).is_file() else "",
         glance=glance(entry), most_seeds=MOST_SEEDS,
     )  # fmt: skip
-    path = directory / PAGES["exploration"]
+    path = directory / PAGES[kind]
     with replacing(path) as unfinished:
         unfinished.write_text(html, encoding="utf-8")
     return path
 
 
-def _groups(failing: Any) -> list[Group]:
-    """Those of most seeds first; what the harness could not do comes last."""
+def groups_of(failing: Iterable[Mapping[str, Any]]) -> list[Group]:
+    """Those of most seeds first; what the harness could not do comes last. failing: as in explore.json; `name`: if it
+    is not its seed that it is called by."""
     by: dict[tuple[bool, str, str], list[Failing]] = {}
-    for each in _listed(failing):
+    for each in failing:
         result = text(each.get("result"))
         property_ = text(each.get("property")) or _CRASHES.get(result, "what broke is not on record")
         seed = whole(each.get("seed"))
@@ -147,6 +154,7 @@ def _groups(failing: Any) -> list[Group]:
         by.setdefault((result in _CRASHES, property_, _worst(text(each.get("anomaly")))), []).append(
             Failing(
                 seed=-1 if seed is None else seed,
+                name=text(each.get("name")) or str(-1 if seed is None else seed),
                 message=text(each.get("message")),
                 where=text(each.get("where")),
                 time_s=number(each.get("time_s")),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +14,7 @@ from harness.record.catalog.facts import VERDICTS, Facts, mapping, number, text
 from harness.record.catalog.filters import Filter
 from harness.record.catalog.index import Index
 from harness.record.results import read_json
-from harness.report.browse import charts, comparison, exploration, trends
+from harness.report.browse import charts, comparison, exploration, systematic, trends
 from harness.report.browse.charts import Point
 from harness.report.browse.live import Live, Standing
 from harness.report.browse.paths import listing
@@ -29,6 +29,11 @@ MOST_FILES: Final = 1000
 MOST_TIMES: Final = 200
 #: In a run's directory, first of all.
 _FIRST: Final = ("report.html", "verdict.json", "plan.toml", "plan.json", "schedule.toml", "run.json", "logs")
+#: What is shown of a group of some kind beside its runs: the template, and what it is given of the group's file.
+_PARTS: Final[Mapping[str, tuple[str, Callable[[Mapping[str, Any]], object]]]] = {
+    "exploration": ("exploration.html.j2", exploration.shown),
+    groups.SYSTEMATIC: ("systematic.html.j2", systematic.shown),
+}
 
 
 @dataclass(frozen=True)
@@ -93,17 +98,17 @@ class Pages:
         )  # fmt: skip
 
     def entry_page(self, path: str, *, live: bool = True, previous: Facts | None = None) -> str:
-        """Of a run, an exploration, a suite or a matrix. live: whether what changes while it goes on is shown.
-        previous: if it is not live, the run that it is compared with. Raises NotFound."""
+        """Of a run, an exploration of either kind, a suite or a matrix. live: whether what changes while it goes on is
+        shown. previous: if it is not live, the run that it is compared with. Raises NotFound."""
         entry = self.entry(path)
         directory = self.index.results / entry.path
         runs, in_all = ([], 0) if entry.kind == "run" else self.index.find(Filter(parent=path), MOST_OF_A_GROUP)
         standing = self._live.look(directory) if live and entry.live and entry.kind == "run" else None
-        found = groups.read_group(directory, entry.kind) if entry.kind == "exploration" else {}
+        part, show = _PARTS.get(entry.kind, ("", lambda found: None))
         return self.render(
             "run.html.j2", entry.name, "list", entry=entry, live=standing is not None, glance=glance(entry),
             previous=self.before(entry) if live else previous, members=self._members(entry), runs=runs,
-            runs_in_all=in_all, exploration=exploration.shown(found) if entry.kind == "exploration" else None,
+            runs_in_all=in_all, part=part, x=show(groups.read_group(directory, entry.kind) if part else {}),
             run_link=self._run_link(entry), most_seeds=exploration.MOST_SEEDS, tables=_tables(entry, directory),
             files=self.files(entry.path, directory), **({} if standing is None else _standing(standing)),
         )  # fmt: skip

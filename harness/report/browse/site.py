@@ -24,10 +24,9 @@ from markupsafe import Markup, escape
 from harness.errors import BadArguments
 from harness.record.catalog.facts import REPORT, Facts
 from harness.record.catalog.filters import Filter
-from harness.record.catalog.groups import PAGES
+from harness.record.catalog.groups import PAGES, SYSTEMATIC
 from harness.record.catalog.index import Index
-from harness.report.browse import trends
-from harness.report.browse.exploration import write_page
+from harness.report.browse import exploration, systematic, trends
 from harness.report.browse.pages import A_PAGE, NotFound, Pages
 from harness.report.browse.paths import NotServed, listing, open_below
 from harness.report.browse.rendering import TEMPLATES, clean, count, milliseconds, when
@@ -39,6 +38,10 @@ SMALL: Final = 1 << 20
 #: Runs whose comparison with the one before is written, the newest.
 MOST_COMPARED: Final = 200
 _MOST_FILES: Final = 200
+#: What writes the page of a group of that kind.
+_WRITTEN: Final[Mapping[str, Callable[[Path], object]]] = {
+    "exploration": exploration.write_page, SYSTEMATIC: systematic.write_page,
+}  # fmt: skip
 _COPIED_FOLDERS: Final = ("", "logs")
 _ASSETS: Final = ("browse.css", "search.js")
 _TEXTS: Final = frozenset({".html", ".json", ".toml", ".txt", ".md", ".xml", ".log", ".jsonl", ".properties"})
@@ -118,7 +121,8 @@ def write_site(index: Index, out: Path, made: str) -> int:
     _check(index, out)
     out = out.resolve()
     for entry in index.find(Filter())[0]:
-        if entry.kind == "exploration" and not entry.report:
+        write_page = _WRITTEN.get(entry.kind)
+        if write_page is not None and not entry.report:
             with suppress(OSError):  # where results may not be written to
                 write_page(index.results / entry.path)
     index.refresh()

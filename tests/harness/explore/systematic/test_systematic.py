@@ -182,6 +182,8 @@ def test_a_run_that_fails_is_kept_and_repeats(tmp_path: Path, capsys: pytest.Cap
     assert "8 runs, 8 struck: 5 passed, 3 failed, 0 unknown" in lines
     first = found.failing[0]
     assert first.failure is not None and first.failure.directory is not None
+    html = (found.directory / "index.html").read_text()
+    assert "FlushedOffset" in html and f'href="runs/{first.failure.directory.name}/report.html"' in html
     again = replay(first.failure.directory)
     assert not again.is_same, "the code that is repeated is whole"
     assert again.simulated.schedule == sweep.job(first.point).schedule

@@ -199,21 +199,26 @@ def test_an_index_that_links_elsewhere_is_not_written_to(tmp_path: Path, monkeyp
 def test_suites_explorations_and_matrices(tmp_path: Path) -> None:
     made.suite(tmp_path, "short", made.BEGIN, {"kill, default": "pass", "power": "fail", "pause": None})
     made.exploration(tmp_path, "x-explore", {3: ("LeaderCompleteness", 4)}, [0, 1, 2])
+    made.systematic(tmp_path, "x-systematic", {4: "FlushedOffset"}, 22)
     made.matrix(tmp_path, "table", ["pass", "unknown"])
     index = opened(tmp_path)
     by_kind = {entry.kind: entry for entry in index.find(Filter(parent=""))[0] if entry.kind != "run"}
     assert {kind: entry.verdict for kind, entry in by_kind.items()} == {
-        "suite": "fail", "exploration": "fail", "matrix": "unknown"
+        "suite": "fail", "exploration": "fail", "systematic exploration": "fail", "matrix": "unknown"
     }  # fmt: skip
     assert by_kind["suite"].reason == "3 runs: 1 passed, 1 failed, 1 not run"
     assert by_kind["exploration"].reason == "5 seeds: 3 passed, 1 failed, 1 unknown"
+    swept = by_kind["systematic exploration"]
+    assert swept.reason == "--every fsync --of load, 10 of 22 runs: 1 fail, 8 pass, 1 unknown"
+    assert swept.nemeses == () and swept.duration_s == 3.0 and swept.runs_on == "simulation"
+    assert paths(index, parent="x-systematic") == ["x-systematic/runs/broker-1.4"]
     inside = index.find(Filter(parent=by_kind["suite"].path))[0]
     assert {(entry.suite, entry.plan_name) for entry in inside} == {("short", "kill, default"), ("short", "power")}
     assert [each.outcome for each in index.members(by_kind["suite"].path)] == ["passed", "failed", "not run"]
     assert paths(index, parent="x-explore") == ["x-explore/runs/s3"]
     assert index.choices()["suite"] == ["short"] and index.counts(Filter(kind="run")) == {
         "pass": 2,
-        "fail": 2,
+        "fail": 3,
         "unknown": 1,
     }
 

@@ -50,6 +50,7 @@ def results_of_all_kinds(results: Path) -> None:
     for day in range(3):
         made.suite(results, "short", made.BEGIN + timedelta(days=day), {HOSTILE: "fail", "": "pass", "b": None})
     made.exploration(results, "explored", {3: (HOSTILE, 4)}, [0, 1])
+    made.systematic(results, "swept", {3: HOSTILE, 4: HOSTILE}, 10)
     made.matrix(results, "release", ["pass"])
     made.run(results, HOSTILE.replace("/", "|"), "fail", settings={HOSTILE: HOSTILE}, record={"command": HOSTILE})
 
@@ -57,11 +58,12 @@ def results_of_all_kinds(results: Path) -> None:
 def test_every_link_leads_somewhere(tmp_path: Path) -> None:
     results_of_all_kinds(tmp_path / "results")
     count = written(tmp_path / "results", tmp_path / "site")
-    assert count == 70 + 3 * 3 + 2 + 2 + 1 and broken_links(tmp_path / "site") == []
+    assert count == 70 + 3 * 3 + 2 + 3 + 2 + 1 and broken_links(tmp_path / "site") == []
     assert (tmp_path / "site" / "page-2.html").is_file()
     first = (tmp_path / "site" / "index.html").read_text()
     assert first.count("<script") == 2 and first.count("</script>") == 2  # the search, and what it searches
-    assert (tmp_path / "site" / "files" / "explored" / "index.html").is_file()
+    for group in ("explored", "swept"):
+        assert (tmp_path / "site" / "files" / group / "index.html").is_file()
 
 
 def test_it_names_no_directory_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,9 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from harness.record.catalog.filters import Filter
-from harness.record.catalog.groups import FILES
+from harness.record.catalog.groups import FILES, SYSTEMATIC
 from harness.record.catalog.index import Index
-from harness.report.browse.exploration import write_page
+from harness.report.browse import exploration, systematic
 from harness.report.browse.pages import Pages
 from harness.report.browse.rendering import Served
 from tests.harness.record.catalog import made
@@ -27,7 +27,7 @@ NAMES = (
     "started_at", "finished_at", "command", "harness", "workload_start_ns", "suite", "runs", "name", "expect",
     "outcome", "directory", "took_s", "exit_code", "totals", "asked", "passed", "failing", "property", "anomaly",
     "result", "message", "unknown", "seeds", "coverage", "checked", "plan", "passed_seeds", "without_effect", "cells",
-    "kill", "until_s", "injected",
+    "kill", "until_s", "injected", "ran", "struck", "operation", "path", "results", "counted", "failure", "node",
 )  # fmt: skip
 LEAVES = (
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
@@ -66,5 +66,6 @@ def test_there_are_pages(plan: Any, record: Any, verdict: Any, group: Any) -> No
         for suite in index.choices()["suite"]:
             for plan_name in ("", *(each.name for each in index.members("suite"))):
                 pages.trends_page(suite, plan_name)
-        write_page(results / "exploration")
+        exploration.write_page(results / "exploration")
+        systematic.write_page(results / SYSTEMATIC)
         index.close()
