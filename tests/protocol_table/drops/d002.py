@@ -65,6 +65,7 @@ DROPS: Final[Mapping[str, Drop]] = {
         "        if self._stopped or self._resting:\n",
         "        if self._resting:\n",
     ),
+    "002-5.1.1-6": Returns("storage/segment.py", "believe_the_disk", "None"),
     "002-5.1.2-1": _ALL_ARE_CLEAN,
     "002-5.1.2-2": _LAST_LOG,
     "002-5.1.2-3": _ANYBODY_LEADS,
