@@ -88,10 +88,12 @@ class LogFilesOracle:
 
     def look(self, name: str, node: Node) -> None:
         """Now and then, at all that the process has."""
-        broker = node.broker
+        broker, quorum = node.broker, node.raft.quorum
         if name not in self._disks or (broker is not None and not broker.has_loaded):
             return
-        logs = [] if node.raft.quorum is None else [node.raft.quorum.replica.log]
+        if quorum is None:
+            return  # it has left the quorum, and its process ends
+        logs = [quorum.replica.log]
         if broker is not None:
             logs += [each for each in broker.opened if not each.is_untouched]
         self._check_files(name, logs)

@@ -135,6 +135,8 @@ class Invariants:
             return  # it has never run
         self._quorum.node_gone(name, _is_lost(METADATA_DIRECTORY, lossy))
         for where, partition in self._partitions.items():
+            if _is_lost(where, lossy) and (end := self._end_of(where, broker)) is not None:
+                self._shrinking.loses(where, broker, end)
             partition.node_gone(broker, _is_lost(where, lossy))
             self._dirty.pop((name, where), None)
             self._dirty["", where] = None

@@ -4,12 +4,16 @@ planted in their code, each found by its own name."""
 from __future__ import annotations
 
 from random import Random
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
 
+from checkers.inside.kraft.simulated.log_files import LogFilesOracle
+from checkers.inside.violation import Violated
 from checkers.properties import ISR_SHRINKS
 from cluster_image.kraft.broker.partition import Partition
+from cluster_image.kraft.node import METADATA_DIRECTORY
 from cluster_image.replication import produce
 from cluster_image.storage import log
 from cluster_image.storage.log import Log
@@ -94,3 +98,19 @@ def test_a_disk_tells_what_a_process_has_open() -> None:
     second.close()
     assert disk.open_files() == []
     assert disk.mount(lambda: True, nothing, nothing) and disk.open_files() == [], "of the process that runs"
+
+
+def test_regression_of_a_node_that_has_left_the_quorum_nothing_is_asked() -> None:
+    """A guided run, 8721: at the very step at which a full disk ended the process, the log of the metadata was open and
+    nobody's."""
+    open_ = [f"{METADATA_DIRECTORY}/00000000000000000000.log"]
+    disk: Any = SimpleNamespace(damaged=False, misleading=False, files=dict, open_files=lambda: open_)
+    oracle = LogFilesOracle()
+    oracle.node_started("controller-1", disk)
+    left: Any = SimpleNamespace(broker=None, raft=SimpleNamespace(quorum=None))
+    oracle.look("controller-1", left)
+    other = SimpleNamespace(files_below=lambda offset: [], is_given_up=False, directory=METADATA_DIRECTORY)
+    quorum = SimpleNamespace(replica=SimpleNamespace(log=other))
+    member: Any = SimpleNamespace(broker=None, raft=SimpleNamespace(quorum=quorum))
+    with pytest.raises(Violated, match="which is of none of its logs"):
+        oracle.look("controller-1", member)

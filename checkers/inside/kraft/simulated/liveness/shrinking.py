@@ -2,7 +2,8 @@
 
 A member that stays is waited for at each append with acks=all, however long it takes. Here it is not asked what the
 leader knows of its followers, but what their logs are: at each look a member has caught up as of the last look at which
-the leader's log was no longer than this one is now.
+the leader's log was no longer than this one is now. What a disk loses no leader can know, and the controller decides by
+it once the broker is registered again (002, 5.1.2): of a member that has lost something it is asked what it had.
 """
 
 from __future__ import annotations
@@ -29,15 +30,16 @@ EndOf = Callable[[str, int], int | None]
 
 class _Led:
     """One term of a leader. ends: of its log, one for each look at which it was active. caught_up: by member of the
-    ISR, the number of the look as of which that one had everything. proposed: that of the last look before it has
-    proposed something."""
+    ISR, the number of the look as of which that one had everything. lost: by member whose disk has lost something in
+    this term, how far its log went before. proposed: that of the last look before it has proposed something."""
 
-    __slots__ = ("caught_up", "ends", "number", "proposed")
+    __slots__ = ("caught_up", "ends", "lost", "number", "proposed")
 
     def __init__(self, most: int) -> None:
         self.number = 0  # of looks
         self.ends: deque[int] = deque(maxlen=most)
         self.caught_up: dict[int, int] = {}
+        self.lost: dict[int, int] = {}
         self.proposed = 0
 
     def look(self, end: int) -> None:
@@ -63,6 +65,12 @@ class Shrinking:
     def proposed(self, name: str, where: str) -> None:
         """It is for the controller to decide now."""
         self._proposed.add((name, where))
+
+    def loses(self, where: str, broker: int, end: int) -> None:
+        """Its disk is about to lose something of its replica, whose log has ended at `end`."""
+        for (_, partition, _), led in self._led.items():
+            if partition == where:
+                led.lost[broker] = max(end, led.lost.get(broker, 0))
 
     def look(self, nodes: Mapping[str, Node], end_of: EndOf, now: float) -> None:
         """At whatever runs, every LOOK_EVERY_S. Raises Violated."""
@@ -92,8 +100,10 @@ class Shrinking:
         members = partition.isr & leadership.followers.keys()
         to_look = LOOKS_IN_LAG * lag + LATE_S
         led.caught_up = {member: led.caught_up.get(member, led.number) for member in members}
+        led.lost = {member: end for member, end in led.lost.items() if member in members}
         for member in members:
             end = end_of(str(partition), member)
+            end = None if end is None else max(end, led.lost.get(member, 0))
             reached = led.number if end is None else led.as_of(end)
             led.caught_up[member] = max(led.caught_up[member], reached)
             behind = led.number - led.caught_up[member]
