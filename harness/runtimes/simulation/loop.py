@@ -277,7 +277,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         ready: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined]
         self._next_timers(ready)
         tripwire = self.tripwire
-        for _ in range(len(ready) if self.order is None else self.order.arrange(ready)):
+        for _ in range(len(ready) if self.order is None else self.order.arrange(ready, self._now)):
             handle = ready.popleft()
             if handle._cancelled:
                 continue

@@ -12,8 +12,8 @@ it. A seeded perturbation tries others, as Shuttle and Loom do for Rust and Burc
 With both, awaits that need not wait (of an Event that is set, of a Lock that is free) yield at times, as they may.
 
 Only steps of tasks are moved. Callbacks of futures, timers and what is called by call_soon() keep their order, which
-asyncio promises; and so does whatever belongs to no process. Time stands still meanwhile: nothing is passed over for
-longer than an instant.
+asyncio promises; and so does whatever belongs to no process. Time stands still meanwhile, unless the process waits for its disk
+or is paused in between: what `pct` has passed over at an earlier instant goes first, so that nothing waits for ever.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ YIELDS_BY_PRIORITY: Final = 0.02
 
 
 class Order(Protocol):
-    def arrange(self, ready: deque[asyncio.Handle]) -> int:
+    def arrange(self, ready: deque[asyncio.Handle], now: float) -> int:
         """Bring what is ready into the order in which it is to run, and return how many of it are to run before
-        anything is looked at again; the others stay."""
+        anything is looked at again; the others stay. now: virtual seconds."""
         ...
 
     def yields(self) -> bool:
@@ -95,7 +95,7 @@ class _Shuffled:
     def __init__(self, random: Random) -> None:
         self._random = random
 
-    def arrange(self, ready: deque[asyncio.Handle]) -> int:
+    def arrange(self, ready: deque[asyncio.Handle], now: float) -> int:
         if len(ready) < 2:
             return len(ready)
         places = [place for place, handle in enumerate(ready) if _task_of(handle) is not None]
@@ -126,10 +126,13 @@ class _ByPriority:
         self._changes = sorted(random.sample(range(AMONG_STEPS), random.randint(1, CHANGES)), reverse=True)
         self._steps = 0
         self._turns: dict[int, int] = {}  # of tasks that went before others since anything else could
+        self._passed_over: dict[int, float] = {}  # since when, by the task's number
 
-    def arrange(self, ready: deque[asyncio.Handle]) -> int:
-        highest: dict[int, tuple[float, int]] = {}  # by the process' number: priority and task
+    def arrange(self, ready: deque[asyncio.Handle], now: float) -> int:
+        # By the process' number: whether the task has waited since an earlier instant, how long or its priority; task.
+        highest: dict[int, tuple[tuple[bool, float], int]] = {}
         tasks: list[tuple[int, int, int]] = []  # place, process, task
+        blocked: set[int] = set()  # processes of which nothing goes on now
         for place, handle in enumerate(ready):
             task = _task_of(handle)
             if task is None:
@@ -139,9 +142,18 @@ class _ByPriority:
             if priority is None:
                 priority = self._priorities[number] = self._random.random()
             tasks.append((place, process, number))
-            if process not in highest or priority > highest[process][0]:
-                highest[process] = priority, number
+            if task.process.paused or task.process.busy_until > now:
+                blocked.add(process)
+            since = self._passed_over.get(number, now)
+            rank = (True, now - since) if since < now else (False, priority)
+            if process not in highest or rank > highest[process][0]:
+                highest[process] = rank, number
         waiting = [place for place, process, number in tasks if highest[process][1] != number]
+        for _, process, number in tasks:
+            if highest[process][1] != number or process in blocked:
+                self._passed_over.setdefault(number, now)
+            else:
+                self._passed_over.pop(number, None)
         if waiting:
             for _, number in highest.values():
                 self._turns[number] = self._turns.get(number, 0) + 1
