@@ -12,8 +12,9 @@ it. A seeded perturbation tries others, as Shuttle and Loom do for Rust and Burc
 With both, awaits that need not wait (of an Event that is set, of a Lock that is free) yield at times, as they may.
 
 Only steps of tasks are moved. Callbacks of futures, timers and what is called by call_soon() keep their order, which
-asyncio promises; and so does whatever belongs to no process. Time stands still meanwhile, unless the process is paused or waits
-for its disk in between: what `pct` has passed over at an earlier instant goes first, so that nothing waits for ever.
+asyncio promises; and so does whatever belongs to no process. Time stands still meanwhile, unless the process is
+paused or waits for its disk in between: what `pct` has passed over at an earlier instant goes first, so that nothing
+waits for ever.
 """
 
 from __future__ import annotations
