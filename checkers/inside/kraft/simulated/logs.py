@@ -156,6 +156,8 @@ class Registry:
                 start = replica.end
         except (OSError, ProcessDied):  # what the log holds cannot be told now
             replica.known = False
+        except CorruptRecord as error:
+            self._unreadable(replica, error)
         return len(replica.batches) - before
 
     def verify(self, replica: Replica, log: Log, deleted: Chain | None = None) -> None:
@@ -179,6 +181,17 @@ class Registry:
                 check_epochs(replica.node, self._where, log, ((batch.epoch, batch.end) for batch in here))
         except (OSError, ProcessDied):
             replica.known = False
+        except CorruptRecord as error:
+            self._unreadable(replica, error)
+
+    def _unreadable(self, replica: Replica, error: CorruptRecord) -> None:
+        """Where it takes a batch to be, there is none."""
+        replica.known = False
+        if not replica.damaged:
+            raise Violated(
+                self._property, f"{replica.node} cannot read its own log from offset {replica.end} on: {error}",
+                self._where, (replica.node,),
+            )  # fmt: skip
 
     def _take(self, replica: Replica, data: bytes) -> None:
         known, epoch = self._known, replica.last_epoch
