@@ -96,8 +96,8 @@ def shown(found: Mapping[str, Any]) -> Shown:
         judged=bool(found),
         totals=[(said, f"{count:,}") for name, said in names.items() if (count := whole(totals.get(name))) is not None],
         passed=text(found.get("passed_seeds")),
-        groups=groups_of(_listed(found.get("failing"))),
-        unknown=[(text(each.get("reason")), ranges(seeds), len(seeds)) for each in _listed(found.get("unknown"))
+        groups=groups_of(listed(found.get("failing"))),
+        unknown=[(text(each.get("reason")), ranges(seeds), len(seeds)) for each in listed(found.get("unknown"))
                  if (seeds := _integers(each.get("seeds"))) or each.get("reason")],
         coverage=[_coverage(text(fault), mapping(counts)) for fault, counts in mapping(found.get("coverage")).items()],
         without_effect=[(text(name), text(why)) for name, why in mapping(found.get("without_effect")).items()],
@@ -108,7 +108,7 @@ def shown(found: Mapping[str, Any]) -> Shown:
 
 def smallest_seeds(found: Mapping[str, Any]) -> set[int]:
     """One of each group of failing seeds."""
-    return {group.seeds[0].seed for group in groups_of(_listed(found.get("failing")))}
+    return {group.seeds[0].seed for group in groups_of(listed(found.get("failing")))}
 
 
 def ranges(seeds: Sequence[int]) -> str:
@@ -187,7 +187,8 @@ def _values(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _listed(value: Any) -> list[Mapping[str, Any]]:
+def listed(value: Any) -> list[Mapping[str, Any]]:
+    """What of a list, if it is one, are objects."""
     return [each for each in _values(value) if isinstance(each, Mapping)]
 
 

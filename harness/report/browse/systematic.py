@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from harness.record.catalog.facts import mapping, text, whole
 from harness.record.catalog.groups import SYSTEMATIC
-from harness.report.browse.exploration import Group, groups_of, write_page_of
+from harness.report.browse.exploration import Group, groups_of, listed, write_page_of
 
 #: Kinds of operations of which the table has a row; the others are one together.
 MOST_ROWS: Final = 60
@@ -50,7 +50,7 @@ class Shown:
 
 def shown(found: Mapping[str, Any]) -> Shown:
     """found: systematic.json; {}: nothing has been run yet, or the file is damaged."""
-    ran = _listed(found.get("ran"))
+    ran = listed(found.get("ran"))
     counted = {text(node): whole(count) or 0 for node, count in mapping(found.get("counted")).items()}
     while_ = {"load": "while a node loads its logs"}.get(text(found.get("of")), "while clients append")
     planned, runs = (whole(found.get(name)) or 0 for name in ("planned", "runs"))
@@ -107,7 +107,3 @@ def _file(path: str) -> str:
     name = PurePath(path).name
     stem, dot, ending = name.partition(".")
     return str(PurePath(path).with_name(f"*.{ending}")) if dot and stem.isdigit() else path
-
-
-def _listed(value: Any) -> list[Mapping[str, Any]]:
-    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
