@@ -5,8 +5,9 @@ survive it. Its formula, replica j of the k-th partition of broker i at (i + j +
 partition on one broker wherever (j + k) mod n = 0. The formula without that flaw, (i + 1 + (k + j) mod (n - 1)) mod n,
 is right for one topic, no racks, and brokers that hold nothing yet. Here each choice is made by what is there:
 
-- the leader is the broker that leads the fewest partitions of the topic, of those the one that leads the fewest of all;
-- second is who, in a rack that has no replica of the partition yet, takes over the fewest partitions of this leader;
+- the leader is a broker that leads the fewest partitions of the topic, and of those the fewest of all;
+- second is who, in a rack that has no replica of the partition yet, takes over the fewest partitions of this leader
+  (both are chosen together: see `pairs.py`);
 - all further ones are in racks with the fewest replicas of the partition, and of their brokers who holds the fewest of
   the topic, of those who holds the fewest of all.
 
@@ -25,6 +26,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from . import rules
+from .pairs import Pairs
 from .racks import Racks
 from .spread import Replicas, Spread
 
@@ -45,25 +47,27 @@ def place(
     racks = Racks(brokers)
     ids = sorted(brokers)
     placed = []
+    pairs = Pairs(ids, lambda leader: _others(ids, [leader], racks), topic, cluster)
     for _ in range(partitions):
-        leader = min(ids, key=lambda b: (topic.leaders[b], cluster.leaders[b], cluster.replicas[b]))
-        replicas = [leader]
-        in_rack = Counter((racks.of[leader],))
-        after = ids[ids.index(leader) + 1 :] + ids[: ids.index(leader)]
-        counts: tuple[Counter[int], ...] = (topic.takeovers[leader], cluster.takeovers[leader])
+        if replication_factor > 1:
+            replicas = list(pairs.next())
+        else:
+            replicas = [min(ids, key=lambda b: (topic.leaders[b], cluster.leaders[b], cluster.replicas[b]))]
         while len(replicas) < replication_factor:
-            chosen = min(
-                rules.may_be_next(after, replicas, in_rack, racks.of),
-                key=lambda b: (*(each[b] for each in counts), topic.replicas[b], cluster.replicas[b]),
-            )
-            replicas.append(chosen)
-            in_rack[racks.of[chosen]] += 1
-            counts = ()  # only the second takes over
+            others = _others(ids, replicas, racks)
+            replicas.append(min(others, key=lambda b: (topic.replicas[b], cluster.replicas[b])))
         topic.add(replicas)
         cluster.add(replicas)
         placed.append(replicas)
     _even_out(placed, ids, racks, (topic, cluster))
     return [tuple(replicas) for replicas in placed]
+
+
+def _others(ids: Sequence[int], replicas: Sequence[int], racks: Racks) -> list[int]:
+    """Who may get the next replica of a partition that has these: brokers after its leader, then those before it."""
+    leader = ids.index(replicas[0])
+    in_rack = Counter(racks.of[broker] for broker in replicas)
+    return rules.may_be_next([*ids[leader + 1 :], *ids[:leader]], replicas, in_rack, racks.of)
 
 
 #: Pairs of a partition and a broker that are looked at for better places, at most: a controller does this.

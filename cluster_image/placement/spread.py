@@ -19,6 +19,7 @@ class Spread:
     def __init__(self, partitions: Iterable[Sequence[int]] = ()) -> None:
         self.leaders: Counter[int] = Counter()  # preferred ones
         self.replicas: Counter[int] = Counter()
+        self.seconds: Counter[int] = Counter()  # who leads in the place of any broker that is gone
         #: By broker: who leads in its place, of how many partitions, once it is gone.
         self.takeovers: defaultdict[int, Counter[int]] = defaultdict(Counter)
         for replicas in partitions:
@@ -29,12 +30,14 @@ class Spread:
         for broker in replicas:
             self.replicas[broker] += 1
         if len(replicas) > 1:
+            self.seconds[replicas[1]] += 1
             self.takeovers[replicas[0]][replicas[1]] += 1
 
     def remove(self, replicas: Sequence[int]) -> None:
         self.leaders[replicas[0]] -= 1
         self.replicas.subtract(replicas)
         if len(replicas) > 1:
+            self.seconds[replicas[1]] -= 1
             self.takeovers[replicas[0]][replicas[1]] -= 1
 
 

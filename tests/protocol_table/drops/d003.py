@@ -9,6 +9,7 @@ from typing import Final
 from . import Drop, Returns, Text, d000, d001, d002, d004
 
 _INITIAL: Final = "placement/initial.py"
+_PAIRS: Final = "placement/pairs.py"
 _RULES: Final = "kraft/controller/rules.py"
 
 #: By this document's row, the row of another that states the same rule.
@@ -48,15 +49,13 @@ _STATED_AS: Final[Mapping[str, str]] = {
 _OTHERS: Final[Mapping[str, Drop]] = {**d000.DROPS, **d001.DROPS, **d002.DROPS, **d004.DROPS}
 
 DROPS: Final[Mapping[str, Drop]] = {
-    "003-placement-2": Text(_INITIAL, "leader = min(ids, key=", "leader = max(ids, key="),
+    "003-placement-2": Text(_PAIRS, "least = min(map(", "least = max(map("),
     "003-placement-3": Text(
-        _INITIAL, "(topic.leaders[b], cluster.leaders[b], cluster.replicas[b])", "(topic.leaders[b],)"
+        _PAIRS, "return self._topic.leaders[broker], self._cluster.leaders[broker]", "return self._topic.leaders[broker], 0"
     ),
     "003-placement-4": Text("kraft/controller/topics.py", "leader=isr[0]", "leader=isr[-1]"),
     "003-placement-5": Text(
-        _INITIAL,
-        "(*(each[b] for each in counts), topic.replicas[b], cluster.replicas[b])",
-        "0",
+        _PAIRS, "if count == fewest]", "if True]"
     ),
     "003-placement-6": Text("placement/rules.py", " if broker not in replicas]", "]"),
     "003-placement-7": Text(
