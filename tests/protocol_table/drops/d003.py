@@ -8,7 +8,6 @@ from typing import Final
 
 from . import Drop, Returns, Text, d000, d001, d002, d004
 
-_INITIAL: Final = "placement/initial.py"
 _PAIRS: Final = "placement/pairs.py"
 _RULES: Final = "kraft/controller/rules.py"
 
@@ -51,7 +50,7 @@ _OTHERS: Final[Mapping[str, Drop]] = {**d000.DROPS, **d001.DROPS, **d002.DROPS, 
 DROPS: Final[Mapping[str, Drop]] = {
     "003-placement-2": Text(_PAIRS, "least = min(map(", "least = max(map("),
     "003-placement-3": Text(
-        _PAIRS, "return self._topic.leaders[broker], self._cluster.leaders[broker]", "return self._topic.leaders[broker], 0"
+        _PAIRS, "self._topic.leaders[broker], self._cluster.leaders[broker]", "self._topic.leaders[broker], 0"
     ),
     "003-placement-4": Text("kraft/controller/topics.py", "leader=isr[0]", "leader=isr[-1]"),
     "003-placement-5": Text(
