@@ -4,8 +4,8 @@ All brokers lead equally often, and of what one leads all others take over equal
 may leave no choice in the end: of the last leaders of a round, all would have the same broker for a second, which then
 holds more replicas than others. So in a round, in which each broker leads once, each is second once as well, and a pair
 is chosen only if the rest of its round can be matched like that. It always can (M. Hall, An existence theorem for Latin
-squares, 1945: a Latin rectangle can be extended by a row), but where brokers have come or gone or racks stand in the
-way; there a round ends as well as it may.
+squares, 1945: a Latin rectangle can be extended by a row), but where brokers have come or gone, racks stand in the way
+or the topic's own evenness comes first; there a round ends as well as it may.
 """
 
 from __future__ import annotations

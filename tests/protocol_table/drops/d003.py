@@ -53,9 +53,7 @@ DROPS: Final[Mapping[str, Drop]] = {
         _PAIRS, "self._topic.leaders[broker], self._cluster.leaders[broker]", "self._topic.leaders[broker], 0"
     ),
     "003-placement-4": Text("kraft/controller/topics.py", "leader=isr[0]", "leader=isr[-1]"),
-    "003-placement-5": Text(
-        _PAIRS, "if count == fewest]", "if True]"
-    ),
+    "003-placement-5": Text(_PAIRS, "if count == fewest]", "if True]"),
     "003-placement-6": Text("placement/rules.py", " if broker not in replicas]", "]"),
     "003-placement-7": Text(
         "kraft/controller/placement.py",
