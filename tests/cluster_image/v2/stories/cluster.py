@@ -43,6 +43,8 @@ from workloads.clients.kio.administration.requests import administered, create_t
 TOPIC: Final = "story"
 #: Virtual seconds. Longer than any time-out of the cluster.
 PATIENCE_S: Final = 30.0
+#: Of a whole story, so that one in which a client tries again for ever fails.
+LONGEST_S: Final = 900.0
 
 
 class V2Cluster:
@@ -279,6 +281,7 @@ def tell(story: Story, *, brokers: int = 3, seed: int = 1, settings: Mapping[str
         runtime.cluster.observe = lambda _, node, event, where, fields: trace.append((node, event, where, fields))
         cluster = V2Cluster(runtime.cluster, trace)
         await cluster.until(lambda: all(cluster.is_ready(n) for n in range(1, brokers + 1)))
-        await story(cluster)
+        async with asyncio.timeout(LONGEST_S):
+            await story(cluster)
 
     runtime.run(main())
