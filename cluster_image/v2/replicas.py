@@ -58,7 +58,9 @@ class Replicas:
         self.topics = HostedTopics()
         self.quotas = ReplicationQuotas(self.topics, self._me)
         self.state_changes = StateChanges(zookeeper, config, trace)
-        self.reassignments = ReassignmentListener(zookeeper, self.state_changes, self._me, self.led)
+        self.reassignments = ReassignmentListener(
+            zookeeper, self.state_changes, self._me, config, self.led, self._end_term
+        )
 
     def start(self) -> None:
         interval = self._config.seconds("replica.high.watermark.checkpoint.interval.ms")
@@ -79,6 +81,11 @@ class Replicas:
     def led(self) -> Iterator[Partition]:
         """Those that clients are served of here."""
         return (each.partition for each in self._replicating.values() if each.partition.serves_clients)
+
+    async def _end_term(self, partition: Partition) -> None:
+        found = self._replicating.get(partition.key)
+        if found is not None:
+            await found.end_term()
 
     def look_again(self) -> None:
         """In a new session nothing is watched, and nothing is led."""

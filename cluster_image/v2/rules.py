@@ -115,6 +115,28 @@ def may_complete_reassignment(old: Set[int], isr: Set[int], leader: int) -> bool
     return not (old - {leader}) & isr
 
 
+def isr_before_closing(isr: Set[int], going: Set[int], coming: Set[int], leaves_isr: bool) -> Set[int]:
+    """Who is in the ISR when the replicas that are to go are asked to close (001, checkReassignedReplicas)? Whoever
+    was: they leave it as they stop to fetch. One whose broker starts again until then, or that is to stay after all,
+    begins with an empty log, may lead with it, and what was acknowledged is lost.
+
+    leaves_isr (v2.close.isr): nobody who is asked, and in their place those that come and have caught up."""
+    return (isr - going) | coming if leaves_isr else isr
+
+
+def ends_term(moved_to: Set[int] | None, assigned: Set[int], leaves_isr: bool) -> bool:
+    """Is a leader's term over once the reassignment that it was about is given up, or goes elsewhere? By 001, which
+    has no such thing, not.
+
+    moved_to: None if it was about none. assigned: as it is now; the new replicas, if it was complete by then.
+
+    leaves_isr (v2.close.isr): yes. Replicas that it has asked to close, or that an administrator has, may stay or come
+    back after all, and be closed while they do, with an empty log after it; this leader knows of them how far they
+    fetched before. Of what came before its own term the next one believes nothing, and what was asked for in an earlier
+    one is not done (may_close)."""
+    return leaves_isr and moved_to is not None and assigned != moved_to
+
+
 def gives_way_to_preferred(leader: int, preferred: int, isr: Collection[int]) -> bool:
     """Does a leader step down for the preferred replica (001, checkLoadBalancing)?"""
     return leader != preferred and preferred in isr

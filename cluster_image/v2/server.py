@@ -72,6 +72,11 @@ class BrokerServer:
         return bool(self._config["v2.idle.checks"])
 
     @property
+    def ends_terms(self) -> bool:
+        """Where a reassignment is given up: `rules.ends_term`."""
+        return bool(self._config["v2.close.isr"])
+
+    @property
     def checks_isr_version(self) -> bool:
         """Do leaders here write no ISR over what another has written?"""
         return bool(self._config["v2.isr.versioned"])

@@ -8,7 +8,8 @@ every step whatever 001 got wrong:
 | FollowersAwai-| a new leader takes no live follower out of the ISR before this has   | it has written the ISR, and
 | ted           | had replica.lag.time.max.ms to catch up                               | does not serve yet
 | LeaderStays   | a leader gives up by itself for a later one, or for the preferred     | it leads no longer
-|               | replica, where that may lead                                          |
+|               | replica, where that may lead; with v2.close.isr also as a             |
+|               | reassignment that it was about is given up                            |
 | IsrOfReplicas | once its followers have had their time a new leader counts alone on   | it has written the ISR, and
 |               | what it knows for replicas: the ISR that it found can name a broker   | does not serve yet
 |               | that has been removed                                                 |

@@ -86,7 +86,9 @@ class Terms:
                 leader = None if node is None else Leader.decode(bytes(node.data))
                 broker = nodes[name].broker
                 is_own = leader == (broker.id, before.leadership.epoch) and not (broker.stops or replica.removed)
-                if is_own and found.version == before.isr_version:
+                moved = tree.node(paths.reassigned(topic, int(index)))
+                given_up = broker.ends_terms and _is_given_up(before.leadership, moved)
+                if is_own and found.version == before.isr_version and not given_up:
                     _check_end(name, where, nodes[name].broker.id, before)
 
 
@@ -138,6 +140,12 @@ def _check_awaited(
             where,
             (name,),
         )
+
+
+def _is_given_up(term: Leadership, reassigned: Any | None) -> bool:
+    """Is what this leader took for a reassignment that is under way none any more, or goes elsewhere?"""
+    known = term.reassigned
+    return bool(known) and (reassigned is None or paths.decode_ids(bytes(reassigned.data)) != known)
 
 
 def _check_end(name: str, where: str, broker: int, before: _Seen) -> None:

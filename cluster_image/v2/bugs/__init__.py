@@ -14,7 +14,7 @@ original = BUGS.original
 switched_on = BUGS.switched_on
 #: Settings. Not v2.election.watermark=checkpoint, by which what consumers see goes back: a new leader's watermark is
 #: behind that of the one before.
-MENDED: Final = ("v2.leader.epochs", "v2.isr.versioned", "v2.close.epochs", "v2.idle.checks")
+MENDED: Final = ("v2.leader.epochs", "v2.isr.versioned", "v2.close.epochs", "v2.close.isr", "v2.idle.checks")
 
 
 def mended(bug: Bug) -> str:

@@ -196,10 +196,20 @@ class Committing:
             return await self._complete_reassignment(coming)
         if sent is None or now - sent > 2 * self._keep_in_sync:
             # Once more to who has started since: it is still a replica, begins anew, and leaves no ISR by itself.
-            for replica in sorted(old - {self._me}):
+            going = old - {self._me}
+            await self._leave_isr(going, set(coming))
+            for replica in sorted(going):
                 await self._close(replica)
             leadership.close_sent = now
         return True
+
+    async def _leave_isr(self, going: set[int], coming: set[int]) -> None:
+        before, leaves_isr = set(self._partition.isr), self._config["v2.close.isr"]
+        isr = rules.isr_before_closing(before, going, coming, leaves_isr)
+        if isr != before:
+            await self.write_isr(isr)
+        if leaves_isr:
+            self._leadership.catching_up -= going | coming
 
     async def _complete_reassignment(self, coming: tuple[int, ...]) -> bool:
         """001, completePartitionReassignment; where its braces are not closed, the reassignment ends in any case."""

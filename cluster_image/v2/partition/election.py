@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -81,6 +81,11 @@ class Replicating:
         self._stop_leading(error)
         self._fetching.stop(self.partition)
         self.partition.remove(error)
+        await self.give_up_leadership()
+
+    async def end_term(self) -> None:
+        """Nothing more is decided in it from now on."""
+        self._stop_leading(ErrorCode.not_leader_or_follower)
         await self.give_up_leadership()
 
     def stop(self) -> None:
@@ -217,6 +222,15 @@ class Replicating:
         partition.serve(sorted(catching_up))
         self._committing = start_task(committing.run(), self._failed)
         self._led(partition)
+        if self._config["v2.close.isr"]:
+            await self._ask_to_start(catching_up)
+
+    async def _ask_to_start(self, replicas: Iterable[int]) -> None:
+        """An earlier leader may have asked them to close, and its term have ended as they were to stay after all."""
+        for replica in sorted(replicas):
+            await self._state_changes.send(
+                "start-replica", self.partition.topic, self.partition.index, replica, self.partition.leader_epoch, self._me
+            )  # fmt: skip
 
     async def _write_first_isr(self, isr: Isr, latest: tuple[bytes, Stat] | None) -> int:
         """The version that its node has then. latest: as it was read last; None: there was none."""

@@ -4,8 +4,11 @@ leads, and only while it leads anything."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
+from cluster_image.config import Config
+
+from .. import rules
 from ..metadata import paths, reading
 from ..metadata.state_queue import Kind
 from ..state_changes import StateChanges
@@ -14,15 +17,23 @@ from .replica import Partition
 
 
 class ReassignmentListener:
-    """led: the partitions that this broker leads now."""
+    """led: the partitions that this broker leads now. end_term: of one of them; another election follows."""
 
     def __init__(
-        self, zookeeper: ZooKeeper, state_changes: StateChanges, broker: int, led: Callable[[], Iterable[Partition]]
+        self,
+        zookeeper: ZooKeeper,
+        state_changes: StateChanges,
+        broker: int,
+        config: Config,
+        led: Callable[[], Iterable[Partition]],
+        end_term: Callable[[Partition], Awaitable[None]],
     ) -> None:
         self._zookeeper = zookeeper
         self._state_changes = state_changes
         self._me = broker
+        self._leaves_isr = config["v2.close.isr"]
         self._led = led
+        self._end_term = end_term
         self._changed = asyncio.Event()
         self._watched: set[str] = set()  # nodes whose next change is heard of already
 
@@ -84,6 +95,10 @@ class ReassignmentListener:
             return
         # By 001 what is read is what ZooKeeper has, not what this leader remembers.
         assigned = await reading.assigned_to(self._zookeeper, topic, index) or leadership.assigned
+        moved_to = None if leadership.reassigned is None else set(leadership.reassigned)
+        if coming != () and rules.ends_term(moved_to, set(assigned), self._leaves_isr):
+            await self._end_term(partition)
+            return
         closed = set() if leadership.close_sent is None else set(assigned) - set(leadership.reassigned or ())
         leadership.reassigned, leadership.close_sent = coming, None
         # It was given up, or goes elsewhere: who was to go and stays after all begins anew.

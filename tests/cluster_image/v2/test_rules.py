@@ -45,6 +45,18 @@ def test_epochs_of_requests() -> None:
     assert rules.may_close(rules.NO_EPOCH, 5, True, checks_epoch=False)
 
 
+def test_who_is_asked_to_close_leaves_the_isr_first_where_the_setting_says_so() -> None:
+    assert rules.isr_before_closing({1, 2, 3}, going={2, 3}, coming={4, 5}, leaves_isr=False) == {1, 2, 3}
+    assert rules.isr_before_closing({1, 2, 3}, going={2, 3}, coming={4, 5}, leaves_isr=True) == {1, 4, 5}
+
+
+def test_a_move_that_does_not_end_as_it_began_ends_its_leaders_term_where_the_setting_says_so() -> None:
+    assert not rules.ends_term({3, 4}, assigned={1, 2}, leaves_isr=False)
+    assert rules.ends_term({3, 4}, assigned={1, 2}, leaves_isr=True)
+    assert not rules.ends_term({3, 4}, assigned={3, 4}, leaves_isr=True), "it is complete"
+    assert not rules.ends_term(None, assigned={1, 2}, leaves_isr=True), "there was none"
+
+
 def test_over_which_version_a_leader_writes_the_isr() -> None:
     assert rules.expected_isr_version(7, versioned=False) == rules.ANY_VERSION
     assert rules.expected_isr_version(7, versioned=True) == 7
