@@ -15,7 +15,7 @@ from harness.plan import plan_file
 from harness.plan.plan import Plan, make_plan
 from workloads.clients.kio.reading import Reader
 
-V2 = dict.fromkeys(("v2.leader.epochs", "v2.isr.versioned", "v2.close.epochs", "v2.idle.checks"), "true")
+V2 = dict.fromkeys(("v2.leader.epochs", "v2.isr.versioned", "v2.close.epochs", "v2.close.isr", "v2.idle.checks"), "true")
 
 
 def plan(**fields: object) -> Plan:

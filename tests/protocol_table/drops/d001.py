@@ -193,6 +193,9 @@ DROPS: Final[Mapping[str, Drop]] = {
     "001-moves-15": Text(_COMMIT, "if sent is None or now - sent > 2 * self._keep_in_sync:", "if sent is None:"),
     "001-moves-16": Text(_COMMAND, "        if before == ():\n", "        if False:\n"),
     "001-moves-17": Text(_COMMIT, "sorted(old, key=lambda replica: replica == self._me)", "sorted(old & {self._me})"),
+    "001-moves-18": Returns(_RULES, "isr_before_closing", "isr"),
+    "001-moves-19": Returns(_RULES, "ends_term", "False"),
+    "001-moves-20": Text(_ELECTION, "            await self._ask_to_start(catching_up)\n", "            pass\n"),
     "001-roles-11": Returns(_ELECTION, "Replicating._is_still_elected", "True"),
     "001-roles-12": Returns(
         _RULES, "isr_of_new_leader", "[*filter(set(caught_up).__contains__, assigned), *(set(found) - set(assigned))]"
