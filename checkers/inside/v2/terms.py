@@ -31,13 +31,13 @@ class Tree(Protocol):
 
 
 class _Seen(NamedTuple):
-    """A term, as it was when it was looked at last. since: it was looked at first, in seconds. found: the ISR that it
-    began with. live: when each of those brokers registered that were there then, as ZooKeeper counts."""
+    """A term, as it was when it was looked at last. awaited: its followers have had their time, after which it writes
+    the ISR and serves. since: it was looked at first, in seconds. found: the ISR that it began with. live: when each of those brokers registered that were there then, as ZooKeeper counts."""
 
     leadership: Leadership
     isr: frozenset[int]
     isr_version: int
-    serves: bool
+    awaited: bool
     since: float
     found: frozenset[int]
     live: Mapping[int, int]
@@ -75,11 +75,12 @@ class Terms:
                     _check_begin(name, where, nodes[name].broker.id, replica, term, known)
                     written = found.mzxid if found is not None and found.version == term.isr_version else 0
                     live = _live(replica.isr, tree, before=written)
-                    before = _Seen(term, replica.isr, term.isr_version, True, self.now, replica.isr, live)
-                if not before.serves:
+                    before = _Seen(term, replica.isr, term.isr_version, False, self.now, replica.isr, live)
+                if not before.awaited:
                     _check_awaited(name, where, nodes[name], replica, before, tree, self.now)
+                awaited = before.awaited or term.serves_clients or term.isr_version != before.isr_version
                 self._seen[name, where] = before._replace(
-                    isr=replica.isr, isr_version=term.isr_version, serves=term.serves_clients
+                    isr=replica.isr, isr_version=term.isr_version, awaited=awaited
                 )
             elif before is not None and before.leadership.serves_clients and found is not None:
                 node = tree.node(paths.leader(topic, int(index)))

@@ -114,8 +114,11 @@ class TopicCommand:
         """001, deletePartition. Nobody leads it any more when its leader has closed its replica. Then all are asked
         once more, also those that it was being moved to: the leader may have died before it has asked them, and by 001
         nobody else would."""
-        # Without any, an attempt to make it or to clean up after that has failed: nobody knows who has begun.
-        replicas = await reading.replicas_of(self._zookeeper, self._topic, index) or tuple(await self._members())
+        # Without any, an attempt to make it or to clean up after that has failed: nobody knows who has begun. And an
+        # earlier attempt to delete it has written over where it was being moved to.
+        begun = await reading.reassigned_to(self._zookeeper, self._topic, index) == ()
+        known = () if begun else await reading.replicas_of(self._zookeeper, self._topic, index)
+        replicas = known or tuple(await self._members())
         await self._note_reassignment(index, b"")
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout

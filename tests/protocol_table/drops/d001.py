@@ -85,8 +85,7 @@ DROPS: Final[Mapping[str, Drop]] = {
         "True:\n                pass\n",
     ),
     "001-topics-12": Text(
-        _COMMAND, "await reading.replicas_of(self._zookeeper, self._topic, index) or tuple(await self._members())\n",
-        "await reading.replicas_of(self._zookeeper, self._topic, index)\n",
+        _COMMAND, "        replicas = known or tuple(await self._members())\n", "        replicas = known\n"
     ),
     "001-moves-1": Text(
         _MOVES, "            if replica not in assigned or replica in closed:\n", "            if False:\n"
@@ -193,6 +192,7 @@ DROPS: Final[Mapping[str, Drop]] = {
     "001-moves-15": Text(_COMMIT, "if sent is None or now - sent > 2 * self._keep_in_sync:", "if sent is None:"),
     "001-moves-16": Text(_COMMAND, "        if before == ():\n", "        if False:\n"),
     "001-moves-17": Text(_COMMIT, "sorted(old, key=lambda replica: replica == self._me)", "sorted(old & {self._me})"),
+    "001-topics-14": Text(_COMMAND, "known = () if begun else await", "known = await"),
     "001-moves-18": Returns(_RULES, "isr_before_closing", "isr"),
     "001-moves-19": Returns(_RULES, "ends_term", "False"),
     "001-moves-20": Text(_ELECTION, "            await self._ask_to_start(catching_up)\n", "            pass\n"),

@@ -115,6 +115,24 @@ def test_a_deletion_of_what_is_being_moved() -> None:
     tell(story, settings=IDLE)
 
 
+def test_a_deletion_of_what_was_being_moved_that_is_tried_twice() -> None:
+    """The first attempt has written over where it was being moved to. Found by exploring, seed 16 of `--target v2
+    --nemesis kill,membership:reassign,pause --brokers 4 --short-lived-topics 1 --time-limit 30`."""
+
+    async def story(c: V2Cluster) -> None:
+        await made(c, 1, 2)
+        c.cut((1, 3))
+        assert await c.reassign((1, 3)) is ErrorCode.none
+        await c.until(lambda: c.replica(3) is not None)
+        await c.node(1).pause()
+        assert await c.delete(broker=2, timeout_ms=1000) is ErrorCode.request_timed_out
+        await c.node(1).resume()
+        assert await c.delete(broker=2) is ErrorCode.none
+        assert all(c.replica(n) is None for n in (1, 2, 3)) and c.children(paths.TOPICS) == []
+
+    tell(story, settings={**IDLE, "zookeeper.session.timeout.ms": "6000"})
+
+
 def test_what_is_being_moved_is_moved_elsewhere() -> None:
     async def story(c: V2Cluster) -> None:
         await made(c, 1, 2)
