@@ -48,7 +48,10 @@ async def _another_version(replicating: Replicating, isr: Isr, latest: tuple[byt
 
 LIES: Final[Lies] = {
     "nobody is asked to close a replica": (
-        lambda patch: patch.setattr(Committing, "_close", _nothing), REASSIGNMENT_COMPLETES, 7,
+        lambda patch: patch.setattr(Committing, "_close", _nothing), RECORDS_DELETED, 7,
+    ),
+    "a move does not end": (
+        lambda patch: patch.setattr(rules, "may_complete_reassignment", lambda *_: False), REASSIGNMENT_COMPLETES, 1,
     ),
     "who closes a replica keeps its log": (
         lambda patch: patch.setattr(LogManager, "delete", lambda *_: None), RECORDS_DELETED, 0,
