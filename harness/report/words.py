@@ -365,6 +365,7 @@ def choreographed(steps: Sequence[Mapping[str, Any]]) -> str:
 def _taken(step: Mapping[str, Any]) -> str:
     what = [", ".join(step.get("struck") or step.get("of") or ())]
     what += [f"cut {_first(step['links'])}" if step["step"].startswith("cut") else ""] if "links" in step else []
+    what += [f"to {', '.join(map(str, step['replicas']))}"] if "replicas" in step else []
     what += [f"after {duration(step['waited_s'])}, in vain" if step.get("gave_up") else ""]
     what += [str(step[why]) for why in ("skipped", "failed") if why in step]
     said = "; ".join(filter(None, what))

@@ -14,10 +14,11 @@ from typing import Any, ClassVar, Final
 from harness.cluster import Cluster, Evidence, Node
 from nemesis import Common, Draw, Layout, Nemesis, Situation, knob, merge, pinned
 from nemesis.choreography import composing
-from nemesis.choreography.language import CONTROLLERS, Steps, parse, roles_of, text
-from nemesis.choreography.library import BEYOND, LIBRARY, Named
+from nemesis.choreography.language import CONTROLLERS, Reassign, Steps, parse, roles_of, text
+from nemesis.choreography.library import BEYOND, LIBRARY, MOVES, Named
 from nemesis.choreography.stage import Stage
 from nemesis.groups import all_or_none
+from nemesis.membership.restoration import restore
 
 #: So much longer than expected one may take, seconds.
 _PATIENCE_S: Final = (4.0, 5.0)
@@ -59,7 +60,10 @@ class _Choreography(Common):
         """All that it may touch: brokers, for who leads when is not known yet, and controllers, if they have a role."""
         if (named := pinned(choice, situation)) is not None:
             return named
-        words = {role.word for step in parse(choice["steps"]) for role in roles_of(step)}
+        steps = parse(choice["steps"])
+        if _moves(steps) and situation.cluster.admin.movers:
+            return []
+        words = {role.word for step in steps for role in roles_of(step)}
         of_controllers = not words.isdisjoint(CONTROLLERS)
         cluster = situation.cluster
         nodes = cluster.nodes if of_controllers else cluster.brokers
@@ -70,7 +74,13 @@ class _Choreography(Common):
     ) -> AsyncGenerator[Evidence, None]:
         """See nemesis.Nemesis."""
         stage = Stage(cluster, nodes, choice, self.timing, _key(nodes))
-        async for evidence in stage.take(parse(choice["steps"])):
+        steps = parse(choice["steps"])
+        if _moves(steps):
+            cluster.admin.movers[self.name] = ()
+            await cluster.admin.metadata()  # what the replicas were, before any is moved
+        async for evidence in stage.take(steps):
+            if self.name in cluster.admin.movers:
+                cluster.admin.movers[self.name] = stage.moved
             yield evidence
 
     async def inject(self, cluster: Cluster, nodes: Sequence[Node], choice: Mapping[str, Any]) -> Evidence:
@@ -87,11 +97,20 @@ class _Choreography(Common):
         for node in nodes:
             if not await node.is_running():
                 await node.restore_power()
+        if self.name in cluster.admin.movers:
+            moved = await restore(cluster.admin, (), cluster.admin.movers[self.name])
+            del cluster.admin.movers[self.name]
+            slow = {**slow, **moved}
         frozen = {name: evidence for name, evidence in seen.items() if evidence.get("frozen_ns")}
         return {**slow, **cut, **({"nodes": frozen} if frozen else {})}
 
     def effective(self, evidence: Evidence) -> bool:
         return any(_struck(seen) for seen in (evidence, *evidence.get("steps", ())))
+
+
+def _moves(steps: Steps) -> bool:
+    """Does it move replicas? No two faults do at a time."""
+    return any(isinstance(step, Reassign) for step in steps)
 
 
 def _key(nodes: Sequence[Node]) -> str:
@@ -144,5 +163,5 @@ def _variant(name: str, named: Named) -> type[Nemesis]:
 
 
 Choreography.variants = {
-    "random": Composed, **{name: _variant(name, named) for name, named in {**LIBRARY, **BEYOND}.items()},
+    "random": Composed, **{name: _variant(name, named) for name, named in {**LIBRARY, **MOVES, **BEYOND}.items()},
 }  # fmt: skip

@@ -2,11 +2,11 @@
 
     cut follower from brokers; kill leader; until new-leader; heal; start; until in-isr leader
 
-    step      = strike | link | wait
+    step      = strike | move | link | wait
     strike    = ("pause" | "kill" | "stop") role
               | "power-off" role ["late" time]
               | ("resume" | "start") [role]
-              | "elect preferred"
+    move      = "elect preferred" | "reassign" role | "reassign back"
     link      = "cut" some "from" whom | "cut" some "to" whom
               | "delay" some "to" whom "by" time
               | "heal" [some ("from" | "to") whom]
@@ -60,6 +60,8 @@ CONDITIONS: Final[Mapping[str, Condition]] = {
     "leads": Condition(True, "it leads the partition"),
     "in-isr": Condition(True, "it is in the partition's ISR"),
     "out-of-isr": Condition(True, "it is not"),
+    "has-replica": Condition(True, "it is among the partition's replicas"),
+    "no-replica": Condition(True, "it is not"),
     "fenced": Condition(True, "the controller has fenced it"),
     "unfenced": Condition(True, "the controller has not"),
     "behind": Condition(True, "its log of the partition is shorter than the leader's"),
@@ -158,7 +160,18 @@ class Elect:
         return "elect preferred"
 
 
-Step = Strike | Link | Until | For | Past | Elect
+@dataclass(frozen=True)
+class Reassign:
+    """The partition, by an operator: to another broker instead of this one, if there is a spare one. whom: None for the
+    replicas that it had at first."""
+
+    whom: Role | None = None
+
+    def __str__(self) -> str:
+        return f"reassign {self.whom or 'back'}"
+
+
+Step = Strike | Link | Until | For | Past | Elect | Reassign
 Steps = tuple[Step, ...]
 
 
@@ -190,7 +203,7 @@ def parse(written: str) -> Steps:
 
 def roles_of(step: Step) -> Iterator[Role]:
     match step:
-        case Strike(whom=Role() as whom) | Until(whom=Role() as whom):
+        case Strike(whom=Role() as whom) | Until(whom=Role() as whom) | Reassign(whom=Role() as whom):
             yield whom
         case Link(some=some, whom=whom):
             for roles in (some, whom):
@@ -231,7 +244,7 @@ class _Words:
         given, equals, word = self._next("a role").rpartition("=")
         if equals and not _NAME.fullmatch(given):
             raise ValueError(f"{given!r} is no name; valid: a word of letters, digits and -")
-        if equals and given in (*ROLES, *GROUPS):
+        if equals and given in (*ROLES, *GROUPS, "back"):
             raise ValueError(f"{given} has a meaning already, and can be no name of a role")
         return Role(word, given)
 
@@ -265,6 +278,9 @@ class _Words:
         self._one_of({"preferred": ""}, "election")
         return Elect()
 
+    def _reassign(self, verb: str) -> Step:
+        return Reassign(None if self._took("back") else self._role())
+
     def _link(self, verb: str) -> Step:
         if verb == "heal" and not self._left:
             return Link(verb)
@@ -296,8 +312,8 @@ class _Words:
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
 _TIME: Final = re.compile(r"(\d+(?:\.\d+)?)(s|ms)")
 _OTHERS: Final[Mapping[str, Callable[[_Words, str], Step]]] = {
-    "elect": _Words._elect, "cut": _Words._link, "delay": _Words._link, "heal": _Words._link, "until": _Words._until,
-    "for": _Words._for, "past": _Words._past,
+    "elect": _Words._elect, "reassign": _Words._reassign, "cut": _Words._link, "delay": _Words._link, "heal": _Words._link,
+    "until": _Words._until, "for": _Words._for, "past": _Words._past,
 }  # fmt: skip
 VERBS: Final[Mapping[str, Callable[[_Words, str], Step]]] = {**dict.fromkeys(STRIKES, _Words._strike), **_OTHERS}
 

@@ -1,7 +1,7 @@
 """Choreographies that have a name: sequences that some bug of replication needed, in general terms.
 
 They stay within what a cluster promises to survive, with acks=all MinISR - 1 lossy shutdowns at a time, but for those
-of BEYOND, which are never drawn.
+of BEYOND. Those and MOVES, which need a spare broker, are never drawn.
 """
 
 from __future__ import annotations
@@ -115,6 +115,13 @@ LIBRARY: Final[Mapping[str, Named]] = {
         "kill leader; until new-leader; start leader; until in-isr leader; cut second=new-leader from brokers; "
         "for 700ms; elect preferred; until leads leader; for 150ms; kill other; kill leader; kill second; "
         "past session; start leader; for 3s; heal; start second; for 5s; start other; until in-isr other",
+    ),
+}  # fmt: skip
+MOVES: Final[Mapping[str, Named]] = {
+    "reassigned-while-frozen": Named(
+        "a broker is frozen while a partition moves away from it, gets another leader, and moves back",
+        "pause follower; reassign follower; until no-replica follower; stop leader; until new-leader; start leader; "
+        "until unfenced leader; reassign back; for 4s; resume follower; until in-isr follower",
     ),
 }  # fmt: skip
 BEYOND: Final[Mapping[str, Named]] = {

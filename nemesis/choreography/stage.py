@@ -16,7 +16,10 @@ from harness.errors import describe
 from harness.targets.admin import Metadata, Partition, Place, Unanswered, newest
 from harness.targets.timing import Timing
 from nemesis import pick
-from nemesis.choreography.language import CONTROLLERS, Elect, For, Link, Past, Role, Roles, Step, Strike, Until
+from nemesis.choreography.language import (
+    CONTROLLERS, Elect, For, Link, Past, Reassign, Role, Roles, Step, Strike, Until,
+)  # fmt: skip
+from nemesis.membership.restoration import survivors
 
 #: From a look at a condition to the next one, seconds.
 POLL_S: Final = 0.05
@@ -30,7 +33,8 @@ Pairs = Sequence[tuple[str, str]]
 
 
 class Stage:
-    """nodes: that it may touch. choice: see Choreography. key: of the links that it cuts and slows down."""
+    """nodes: that it may touch. choice: see Choreography. key: of the links that it cuts and slows down. moved:
+    partitions that have had other replicas than at first."""
 
     def __init__(
         self, cluster: Cluster, nodes: Sequence[Node], choice: Mapping[str, Any], timing: Timing, key: str
@@ -54,6 +58,7 @@ class Stage:
         self._began = _now()
         self._taken: list[dict[str, Any]] = []
         self._losses: dict[str, Evidence] = {}
+        self.moved: list[Place] = []
 
     async def take(self, steps: Sequence[Step]) -> AsyncIterator[Evidence]:
         """The evidence so far, after each step, and nothing ({}) now and then while it waits. Evidence: place, the
@@ -97,6 +102,8 @@ class Stage:
                 async with asyncio.timeout(ASKED_S):
                     await self._cluster.admin.elect_preferred()
                 yield {"struck": []}
+            case Reassign():
+                yield await self._reassign(step)
             case Until():
                 async for seen in self._until(step):
                     yield seen
@@ -281,6 +288,30 @@ class Stage:
         self._dark.discard(node.name)
         return {}
 
+    async def _reassign(self, step: Reassign) -> Evidence:
+        """replicas: those that the partition is to have."""
+        admin, metadata = self._cluster.admin, await self._look()
+        state = None if metadata is None or self._place is None else metadata.partitions.get(self._place)
+        if metadata is None or state is None or self._place is None:
+            raise Nobody("no broker tells of the partition")
+        if step.whom is None:
+            if admin.original[self._place] == state.replicas:
+                raise Nobody("it has the replicas that it had")
+            replicas = admin.original[self._place]
+        else:
+            gone = (await self._who(step.whom)).id
+            if gone not in state.replicas:
+                raise Nobody(f"broker {gone} has no replica of it")
+            replicas = survivors(metadata, state.replicas, self._place, {gone})
+            if len(replicas) < len(state.replicas):
+                raise Nobody("there is no spare broker that it could go to")
+        async with asyncio.timeout(ASKED_S):
+            refused = await admin.reassign({self._place: replicas})
+        self.moved = [self._place]
+        if refused:
+            raise Nobody(str(refused[self._place]))
+        return {"struck": [], "replicas": list(replicas)}
+
     def _must_be_up(self, node: Node) -> None:
         if node.name in self._down:
             raise Nobody(f"{node.name} is down")
@@ -368,6 +399,8 @@ _TOLD: Final[Mapping[str, Callable[[int, Partition, Metadata], bool]]] = {
     "leads": lambda broker, state, metadata: state.leader == broker,
     "in-isr": lambda broker, state, metadata: broker in state.isr,
     "out-of-isr": lambda broker, state, metadata: broker not in state.isr,
+    "has-replica": lambda broker, state, metadata: broker in state.replicas,
+    "no-replica": lambda broker, state, metadata: broker not in state.replicas,
     "fenced": lambda broker, state, metadata: broker not in metadata.brokers,
     "unfenced": lambda broker, state, metadata: broker in metadata.brokers,
 }

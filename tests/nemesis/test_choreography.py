@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
@@ -23,17 +24,19 @@ from harness.plan import registry, schedule_file
 from harness.plan.plan import Plan
 from harness.plan.schedule import Fault
 from harness.report import words
-from nemesis.choreography import BEYOND, LIBRARY, Choreography, composing, language
-from nemesis.choreography.language import Elect, For, Link, Past, Role, Strike, Until
+from nemesis.choreography import BEYOND, LIBRARY, MOVES, Choreography, composing, language
+from nemesis.choreography.language import Elect, For, Link, Past, Reassign, Role, Strike, Until
 from tests import ROOT
 
 LATENCY_MS: Final = 5.0
 
 
-def run(text: str, seed: int = 3, *, bug: str | None = None, duration: float = 40.0, **choice: Any) -> Simulated:
+def run(
+    text: str, seed: int = 3, *, bug: str | None = None, duration: float = 40.0, brokers: int = 3, **choice: Any
+) -> Simulated:
     plan = Plan(
         run=f"s{seed}", on="simulation", nemesis=("choreography",), seed=seed, rate=20.0, concurrency=2, partitions=1,
-        time_limit=duration + 6.0, latency_ms=LATENCY_MS, bug=bug, producers="plain",
+        time_limit=duration + 6.0, latency_ms=LATENCY_MS, bug=bug, producers="plain", brokers=brokers,
     )  # fmt: skip
     whole = {"steps": text, "partition": 0.0, "node": 0.4, **choice}
     return simulate(plan, (Fault(fault=0, nemesis="choreography", at=3.0, duration=duration, choice=whole),))
@@ -72,6 +75,7 @@ STEP: Final = st.one_of(
     st.builds(For, SECONDS),
     st.builds(Past, st.sampled_from(list(language.PAST))),
     st.just(Elect()),
+    st.builds(Reassign, st.none() | ROLE),
 )  # fmt: skip
 
 
@@ -82,9 +86,9 @@ def test_what_is_written_is_read_as_it_was_meant(steps: language.Steps) -> None:
     assert "," not in written and ":" not in written and '"' not in written
 
 
-@pytest.mark.parametrize("name", [*LIBRARY, *BEYOND])
+@pytest.mark.parametrize("name", [*LIBRARY, *MOVES, *BEYOND])
 def test_the_library_is_written_as_it_is_formatted(name: str) -> None:
-    written = {**LIBRARY, **BEYOND}[name].steps
+    written = {**LIBRARY, **MOVES, **BEYOND}[name].steps
     assert language.text(language.parse(written)) == written
 
 
@@ -106,6 +110,9 @@ WRONG: Final = {
     "kill clients=leader": "clients has a meaning already",
     "kill 2nd=leader": "'2nd' is no name",
     "kill leader now": "nothing may follow where it has 'now'",
+    "reassign": "it lacks a role",
+    "reassign back leader": "nothing may follow where it has 'leader'",
+    "reassign back=leader": "back has a meaning already",
     "past midnight": "there is no limit 'midnight'; valid: session, lag",
     "": "step 1, '': it lacks a verb",
     "; ".join(["for 1s"] * 41): "it has 41 steps, more than 40",
@@ -144,7 +151,7 @@ def test_the_docs_have_every_word_of_the_language_and_the_whole_library() -> Non
     told = (ROOT / "docs" / "choreographies.md").read_text()
     for word in (*language.VERBS, *language.ROLES, *language.GROUPS, *language.CONDITIONS):
         assert f"`{word}" in told, word
-    for name, named in {**LIBRARY, **BEYOND}.items():
+    for name, named in {**LIBRARY, **MOVES, **BEYOND}.items():
         assert f"| `{name}` | {named.summary} |" in told, name
 
 
@@ -235,6 +242,42 @@ def test_each_of_the_library_is_effective_and_harmless(name: str) -> None:
     assert seen["effective"] and seen["place"] == "chaos-0" and "cut_short" not in seen
     wrong = {step["step"]: step for step in seen["steps"] if "failed" in step or "skipped" in step}
     assert wrong == {}
+
+
+def test_those_that_move_replicas_leave_them_where_they_were() -> None:
+    done = run(MOVES["reassigned-while-frozen"].steps, brokers=4)
+    assert done.violation is None and not done.crash and not done.doubts, done.violation or done.crash or done.doubts
+    assert done.judge()["verdict"] == "pass"
+    seen, steps = evidence(done), taken(done)
+    assert not [step for step in seen["steps"] if {"failed", "skipped", "gave_up"} & step.keys()], seen["steps"]
+    healed = seen["metadata"]["healed"]["partitions"]["chaos-0"]
+    (frozen,) = steps["pause follower"]["struck"]
+    assert steps["reassign back"]["replicas"] == healed["replicas"]
+    assert int(frozen.removeprefix("broker-")) in set(healed["replicas"]) - set(steps["reassign follower"]["replicas"])
+    assert f"reassign follower (to {', '.join(map(str, steps['reassign follower']['replicas']))})" in words.evidence(seen)
+
+
+def test_what_was_moved_is_moved_back_when_the_time_is_over() -> None:
+    seen = evidence(run("reassign follower; until no-replica follower; for 40s", duration=8.0, brokers=4))
+    moved, healed = (seen["metadata"][when]["partitions"]["chaos-0"]["replicas"] for when in ("while", "healed"))
+    assert moved == taken_replicas(seen) and sorted(healed) != sorted(moved)
+
+
+def taken_replicas(seen: dict[str, Any]) -> list[int]:
+    (found,) = [step["replicas"] for step in seen["steps"] if "replicas" in step]
+    return list(found)
+
+
+def test_a_move_that_cannot_be_is_skipped_and_says_why() -> None:
+    done = run("reassign back; reassign follower; for 1s")
+    said = [step.get("skipped") for step in evidence(done)["steps"]]
+    assert said[:2] == ["it has the replicas that it had", "there is no spare broker that it could go to"]
+
+
+def test_no_two_faults_move_replicas_at_a_time() -> None:
+    cluster = SimpleNamespace(brokers=[], nodes=[], admin=SimpleNamespace(movers={"membership:reassign": ()}))
+    situation: Any = SimpleNamespace(cluster=cluster)
+    assert Choreography().choose({"steps": "reassign leader", "partition": 0.0, "node": 0.0}, situation) == []
 
 
 def test_steps_are_taken_by_what_is_seen_and_say_so() -> None:

@@ -17,11 +17,11 @@ BUG = Bug(
     id="M52",
     title="a late request to close a replica is carried out",
     source="KAFKA-9539, KIP-570",
-    nemesis="membership:reassign,kill:follower",
+    nemesis="choreography:reassigned-while-frozen",
     properties=("ClosedByLatestLeader", "log linearizability"),
     module="v2.rules",
     rule="may_close",
     replacement=always,
-    # A broker that is away while it is asked to close, and until another leads.
-    options="--brokers 4 --partitions 6 --rate 5 --interval 2s",
+    # A broker that is frozen while it is asked to close and until another leads, and keeps its session.
+    options="--brokers 4 --rate 10 --partitions 1 --set zookeeper.session.timeout.ms=30000",
 )

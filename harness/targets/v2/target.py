@@ -100,9 +100,10 @@ class V2(Target):
         if plan.min_insync_replicas != min(2, plan.replication_factor):  # what a plan has that says nothing of it
             why = self.unsupported["--min-insync-replicas"]
             yield f"--min-insync-replicas is not possible with target v2: {why}"
-        if not _idle_checks(plan) and any(name.partition(":")[0] == "membership" for name in plan.nemesis):
+        moving = next((name for name in plan.nemesis if name.startswith("membership") or "reassign" in name), None)
+        if not _idle_checks(plan) and moving is not None:
             yield (
-                "--nemesis membership on target v2 needs --set v2.idle.checks=true: without it partitions on which "
+                f"--nemesis {moving.partition(':text=')[0]} on target v2 needs --set v2.idle.checks=true: without it partitions on which "
                 "nothing is produced are never moved to the end, and not back"
             )
         if plan.bug is not None:
