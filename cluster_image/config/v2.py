@@ -56,8 +56,8 @@ OWN: Final[Mapping[str, Setting]] = {
         _mends("v2.isr.versioned", "A leader writes the ISR only over what it wrote itself: not if another leads."),
         _mends("v2.close.epochs", "A request to close a replica is ignored once a later leader was elected."),
         _mends("v2.close.isr",
-               "A replica that is to go leaves the ISR before it is asked to close, and a move that is given up ends its "
-               "leader's term."),
+               "A replica that is to go leaves the ISR before it is asked to close, and a move that is given up ends "
+               "its leader's term."),
         _mends("v2.idle.checks",
                "ISR, reassignment and preferred leader are looked at also where nothing is produced."),
         replace(OF_KRAFT["chaos.bug"], read=_bug),

@@ -121,8 +121,8 @@ PROPERTIES = {
     "ElectedIsr": "A new leader was in the ISR that the one before it left, and begins with it. In simulation alone.",
     "FollowersAwaited": "A new leader takes no follower out of the ISR whose broker is there, before that has had its "
     "time to catch up. In simulation alone.",
-    "LeaderStays": "A leader gives up by itself for a later one, or for the preferred replica, where that may lead, or, "
-    "with v2.close.isr, as a reassignment that it was about is given up. In simulation alone.",
+    "LeaderStays": "A leader gives up by itself for a later one, or for the preferred replica, where that may lead, "
+    "or, with v2.close.isr, as a reassignment that it was about is given up. In simulation alone.",
     "IsrOfReplicas": "A new leader counts alone on what it knows for replicas of the partition, whoever stands in the "
     "ISR that it found. In simulation alone.",
     "ClosedByLatestLeader": "No broker closes a replica at the word of a leader whom another has followed.",

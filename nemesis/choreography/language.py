@@ -312,8 +312,8 @@ class _Words:
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
 _TIME: Final = re.compile(r"(\d+(?:\.\d+)?)(s|ms)")
 _OTHERS: Final[Mapping[str, Callable[[_Words, str], Step]]] = {
-    "elect": _Words._elect, "reassign": _Words._reassign, "cut": _Words._link, "delay": _Words._link, "heal": _Words._link,
-    "until": _Words._until, "for": _Words._for, "past": _Words._past,
+    "elect": _Words._elect, "reassign": _Words._reassign, "cut": _Words._link, "delay": _Words._link,
+    "heal": _Words._link, "until": _Words._until, "for": _Words._for, "past": _Words._past,
 }  # fmt: skip
 VERBS: Final[Mapping[str, Callable[[_Words, str], Step]]] = {**dict.fromkeys(STRIKES, _Words._strike), **_OTHERS}
 

@@ -17,7 +17,17 @@ from harness.targets.admin import Metadata, Partition, Place, Unanswered, newest
 from harness.targets.timing import Timing
 from nemesis import pick
 from nemesis.choreography.language import (
-    CONTROLLERS, Elect, For, Link, Past, Reassign, Role, Roles, Step, Strike, Until,
+    CONTROLLERS,
+    Elect,
+    For,
+    Link,
+    Past,
+    Reassign,
+    Role,
+    Roles,
+    Step,
+    Strike,
+    Until,
 )  # fmt: skip
 from nemesis.membership.restoration import survivors
 

@@ -254,7 +254,8 @@ def test_those_that_move_replicas_leave_them_where_they_were() -> None:
     (frozen,) = steps["pause follower"]["struck"]
     assert steps["reassign back"]["replicas"] == healed["replicas"]
     assert int(frozen.removeprefix("broker-")) in set(healed["replicas"]) - set(steps["reassign follower"]["replicas"])
-    assert f"reassign follower (to {', '.join(map(str, steps['reassign follower']['replicas']))})" in words.evidence(seen)
+    moved = ", ".join(map(str, steps["reassign follower"]["replicas"]))
+    assert f"reassign follower (to {moved})" in words.evidence(seen)
 
 
 def test_what_was_moved_is_moved_back_when_the_time_is_over() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cluster_image.v2.bugs import MENDED
 from harness.errors import BadArguments
 from harness.explore.simulate import Simulated, simulate
 from harness.explore.swarm import Swarm
@@ -15,7 +16,7 @@ from harness.plan import plan_file
 from harness.plan.plan import Plan, make_plan
 from workloads.clients.kio.reading import Reader
 
-V2 = dict.fromkeys(("v2.leader.epochs", "v2.isr.versioned", "v2.close.epochs", "v2.close.isr", "v2.idle.checks"), "true")
+V2 = dict.fromkeys(MENDED, "true")
 
 
 def plan(**fields: object) -> Plan:

@@ -32,7 +32,8 @@ class Tree(Protocol):
 
 class _Seen(NamedTuple):
     """A term, as it was when it was looked at last. awaited: its followers have had their time, after which it writes
-    the ISR and serves. since: it was looked at first, in seconds. found: the ISR that it began with. live: when each of those brokers registered that were there then, as ZooKeeper counts."""
+    the ISR and serves. since: it was looked at first, in seconds. found: the ISR that it began with. live: when each of
+    those brokers registered that were there then, as ZooKeeper counts."""
 
     leadership: Leadership
     isr: frozenset[int]

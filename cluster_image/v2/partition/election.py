@@ -227,10 +227,9 @@ class Replicating:
 
     async def _ask_to_start(self, replicas: Iterable[int]) -> None:
         """An earlier leader may have asked them to close, and its term have ended as they were to stay after all."""
+        topic, index, epoch = self.partition.topic, self.partition.index, self.partition.leader_epoch
         for replica in sorted(replicas):
-            await self._state_changes.send(
-                "start-replica", self.partition.topic, self.partition.index, replica, self.partition.leader_epoch, self._me
-            )  # fmt: skip
+            await self._state_changes.send("start-replica", topic, index, replica, epoch, self._me)
 
     async def _write_first_isr(self, isr: Isr, latest: tuple[bytes, Stat] | None) -> int:
         """The version that its node has then. latest: as it was read last; None: there was none."""

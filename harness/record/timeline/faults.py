@@ -149,8 +149,10 @@ def told_steps(evidence: Mapping[str, Any]) -> Iterator[Told]:
 
 
 def _struck(step: Mapping[str, Any]) -> Sequence[str]:
-    """Nodes, or links; or of whom it waited for something."""
-    struck, links, of = (step.get(key) for key in ("struck", "links", "of"))
+    """Nodes, or links, or the replicas that a partition is to have; or of whom it waited for something."""
+    struck, links, of, replicas = (step.get(key) for key in ("struck", "links", "of", "replicas"))
+    if isinstance(replicas, list):
+        return ["to " + ", ".join(map(str, replicas))]
     told = _links(list(map(str, links))) if isinstance(links, list) else struck or of
     return list(map(str, told)) if isinstance(told, list) else []
 

@@ -102,8 +102,9 @@ class V2(Target):
             yield f"--min-insync-replicas is not possible with target v2: {why}"
         moving = next((name for name in plan.nemesis if name.startswith("membership") or "reassign" in name), None)
         if not _idle_checks(plan) and moving is not None:
+            name = moving.partition(":text=")[0]
             yield (
-                f"--nemesis {moving.partition(':text=')[0]} on target v2 needs --set v2.idle.checks=true: without it partitions on which "
+                f"--nemesis {name} on target v2 needs --set v2.idle.checks=true: without it partitions on which "
                 "nothing is produced are never moved to the end, and not back"
             )
         if plan.bug is not None:

@@ -27,9 +27,10 @@ def asked_to_close(c: V2Cluster, broker: int) -> bool:
 
 @pytest.mark.parametrize(("leaves_isr", "left"), [("false", []), ("true", ["m1"])])
 def test_who_has_closed_its_replica_and_is_to_stay_after_all(leaves_isr: str, left: list[str]) -> None:
-    """It begins with an empty log, and leads with it where it was left in the ISR: what was acknowledged is lost. Found
-    by exploring: `--target v2 --nemesis membership:reassign,kill:follower --brokers 4 --partitions 6 --rate 5 --interval
-    2s` with the other settings that mend, seed 22."""
+    """It begins with an empty log, and leads with it where it was left in the ISR: what was acknowledged is lost.
+
+    Found by exploring: `--target v2 --nemesis membership:reassign,kill:follower --brokers 4 --partitions 6 --rate 5
+    --interval 2s` with the other settings that mend, seed 22."""
 
     async def story(c: V2Cluster) -> None:
         await made(c, 1, 2, 3)
