@@ -97,12 +97,12 @@ class _Choreography(Common):
         for node in nodes:
             if not await node.is_running():
                 await node.restore_power()
+        moved: Evidence = {}
         if self.name in cluster.admin.movers:
             moved = await restore(cluster.admin, (), cluster.admin.movers[self.name])
             del cluster.admin.movers[self.name]
-            slow = {**slow, **moved}
         frozen = {name: evidence for name, evidence in seen.items() if evidence.get("frozen_ns")}
-        return {**slow, **cut, **({"nodes": frozen} if frozen else {})}
+        return {**slow, **cut, **moved, **({"nodes": frozen} if frozen else {})}
 
     def effective(self, evidence: Evidence) -> bool:
         return any(_struck(seen) for seen in (evidence, *evidence.get("steps", ())))
@@ -123,6 +123,7 @@ def _struck(seen: Mapping[str, Any]) -> bool:
     return bool(
         seen.get("exit_status") is not None or seen.get("frozen_ns") or seen.get("unsynced_bytes")
         or seen.get("packets_dropped") or seen.get("packets_delayed") or seen.get("frozen_state") == "frozen"
+        or seen.get("replicas")
     )  # fmt: skip
 
 

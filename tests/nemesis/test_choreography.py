@@ -261,7 +261,7 @@ def test_those_that_move_replicas_leave_them_where_they_were() -> None:
 def test_what_was_moved_is_moved_back_when_the_time_is_over() -> None:
     seen = evidence(run("reassign follower; until no-replica follower; for 40s", duration=8.0, brokers=4))
     moved, healed = (seen["metadata"][when]["partitions"]["chaos-0"]["replicas"] for when in ("while", "healed"))
-    assert moved == taken_replicas(seen) and sorted(healed) != sorted(moved)
+    assert moved == taken_replicas(seen) and sorted(healed) != sorted(moved) and seen["effective"]
 
 
 def taken_replicas(seen: dict[str, Any]) -> list[int]:

@@ -135,7 +135,7 @@ LIES: Lies = {
     "nobody waits": (at_once, "FetchAnswered", 0),
     "an old high watermark": (old_watermark, "FetchAnswered", 0),
     "the present leader epoch is fenced": (fences_its_own, "FetchAnswered", 0),
-    "a leader epoch that has passed is yet to come": (passed_epochs_are_unknown, "FetchAnswered", 2),
+    "a leader epoch that has passed is yet to come": (passed_epochs_are_unknown, "FetchAnswered", 6),
     "the end of the log is refused": (refuses_the_end, "FetchAnswered", 0),
     "news is told late": (told_of_news_late, "FetchAnswered", 1),
     "a follower that has nothing may go on": (goes_on_from_nowhere, "FetchAnswered", 4),
