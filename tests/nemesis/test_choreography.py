@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -371,3 +372,12 @@ MOMENTS: Final = {"M02": "tails-of-two-leaders", "M24": "watermark-of-a-successo
 def test_a_bug_whose_moment_takes_an_order_is_found(bug: str) -> None:
     done = [run(LIBRARY[MOMENTS[bug]].steps, seed, bug=bug) for seed in range(3)]
     assert any(each.violation is not None for each in done)
+
+
+@pytest.mark.parametrize("nemesis", ["choreography:reassigned-while-frozen", "choreography:text=reassign leader"])
+def test_target_v2_must_look_at_idle_partitions_where_replicas_are_moved(nemesis: str) -> None:
+    plan = {"run": "s1", "on": "simulation", "target": "v2", "nemesis": (nemesis,)}
+    name = re.escape(nemesis.partition(":text=")[0])
+    with pytest.raises(ValueError, match=f"--nemesis {name} on target v2 needs --set v2.idle.checks=true"):
+        Plan.model_validate(plan)
+    Plan.model_validate({**plan, "settings": {"v2.idle.checks": "true"}})

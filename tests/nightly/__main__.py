@@ -48,6 +48,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from cluster_image.v2.bugs import MENDED
+
 #: As the README shows it.
 EXAMPLE: Final = ("--nemesis", "partition:one-way,power:leader", "--interval", "12s", "--recovery", "6s")
 COMPOSITES: Final = ("last-replica-standing", "rolling-restart", "flapping-leader", "majority-down", "all")
@@ -205,7 +207,7 @@ def deletion(seeds: Sequence[int], results: Path) -> Iterator[Line]:
 def topics(seeds: Sequence[int], results: Path) -> Iterator[Line]:
     explore = ("explore", "--time-limit", "30", "--brokers", "4", "--results", str(results), *SHORT_LIVED)
     yield _chaos(*explore, "--seeds", "0..299", "--nemesis", "all")
-    mended = [f"--set=v2.{name}=true" for name in ("leader.epochs", "isr.versioned", "close.epochs", "idle.checks")]
+    mended = [f"--set={name}=true" for name in MENDED]
     yield _chaos(*explore, "--seeds", "0..99", "--target", "v2", "--nemesis", "kill,membership:reassign", *mended)
     for seed in seeds[:3]:
         shape = ("--target", "kafka:4.2.0", "--nemesis", "power-outage,kill", *SHORT_LIVED)
