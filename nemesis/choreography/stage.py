@@ -301,9 +301,9 @@ class Stage:
     async def _reassign(self, step: Reassign) -> Evidence:
         """replicas: those that the partition is to have."""
         admin, metadata = self._cluster.admin, await self._look()
-        state = None if metadata is None or self._place is None else metadata.partitions.get(self._place)
-        if metadata is None or state is None or self._place is None:
+        if metadata is None or self._place is None or self._place not in metadata.partitions:
             raise Nobody("no broker tells of the partition")
+        state = metadata.partitions[self._place]
         if step.whom is None:
             if admin.original[self._place] == state.replicas:
                 raise Nobody("it has the replicas that it had")
