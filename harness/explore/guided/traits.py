@@ -14,10 +14,13 @@ from typing import Any, Final
 from harness.plan import registry
 from harness.plan.plan import Plan
 
-#: Of a value that gains twice as much, so many times two its chance.
-_POWER: Final = 3
-#: With each run, so much of what was known before is kept: what once gained much may have nothing new left.
-_KEPT: Final = 0.95
+#: The chance of a value is its gain to this power: of one that gains twice as much, 64 times the chance.
+_POWER: Final = 6
+#: Of the chance of one that gains what runs do on average, that of the poorest: it may be rich again later.
+_LEAST: Final = 0.02
+#: With each run, so much of what was known before is kept: what once gained much may have nothing new left. The average
+#: of some fifty runs is known so well that it can be trusted much, that of twenty was not.
+_KEPT: Final = 0.98
 #: Of a plan, what a seed draws beside settings and schedule.
 _DRAWN: Final = ("latency_ms", "task_order", "producers", "records_per_batch")
 
@@ -33,7 +36,7 @@ class _Value:
     @property
     def weight(self) -> float:
         """Of one that nothing is known of, 1, as of one that gains what runs do on average."""
-        return float(((1 + self.gained) / (1 + self.runs)) ** _POWER)
+        return float(max(((1 + self.gained) / (1 + self.runs)) ** _POWER, _LEAST))
 
 
 class Traits:

@@ -19,7 +19,7 @@ def met(*values: str) -> Traits:
     return traits
 
 
-def drawn(traits: Traits, times: int = 1000) -> Counter[str]:
+def drawn(traits: Traits, times: int = 10_000) -> Counter[str]:
     random = Random(1)
     return Counter(traits.choose("latency", random) for _ in range(times))
 

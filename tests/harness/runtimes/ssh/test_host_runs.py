@@ -94,6 +94,22 @@ def test_an_outage_of_all_brokers_loses_records_which_are_named(containers: SshH
     assert differences_soon(containers, before) == []
 
 
+def test_a_choreography_takes_each_step_by_what_it_sees(containers: SshHosts, tmp_path: Path) -> None:
+    steps = (
+        "cut leader from follower", "pause leader", "until new-leader", "kill new-leader", "heal", "resume", "start",
+        "until in-isr leader",
+    )  # fmt: skip
+    before = state(containers)
+    nemesis = f"choreography:text={'; '.join(steps)}"
+    code, said, _ = run(containers, tmp_path, "--nemesis", nemesis, "--time-limit", "30")
+    assert code == 0, said
+    faults = pq.read_table(tmp_path / "it" / "history" / "faults", columns=["evidence"]).to_pylist()
+    taken = json.loads(faults[0]["evidence"])["steps"]
+    assert [step["step"] for step in taken] == list(steps)
+    assert not [step for step in taken if step.keys() & {"skipped", "failed", "gave_up"}], taken
+    assert differences_soon(containers, before) == []
+
+
 @pytest.mark.nightly
 def test_a_run_goes_on_without_a_host_and_is_judged(containers: SshHosts, tmp_path: Path) -> None:
     others = [name for name in containers.names if name != "host-3"]
