@@ -115,5 +115,4 @@ def check_left(before: PartitionRegistration, after: PartitionRegistration, min_
 
 
 def _violated(partition: PartitionRegistration, message: str) -> Violated:
-    where = f"{partition.topic}-{partition.index}"
-    return Violated(VALID_REPLICAS, f"{where}: {message}", where)
+    return Violated(VALID_REPLICAS, message, f"{partition.topic}-{partition.index}")
