@@ -148,7 +148,7 @@ def explore(
         numbers = part_of(numbers, shard)
     if every is not None:
         limit = {} if "time_limit" in given else {"time_limit": systematic.TIME_LIMIT_S}
-        plan, plan_of = planned({**context.params, **limit, "nemesis": "kill"}, numbers)
+        plan, plan_of = planned({**context.params, **limit, "nemesis": "kill"}, numbers, draws_faults=False)
         return _strike_everywhere(plan_of(plan, numbers[0]), context.params)
     plan, plan_of = planned(context.params, whole)
     if corpus is not None and not guided:

@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from harness.plan.plan import Plan
 
 
-def planned(given: Mapping[str, Any], seeds: Sequence[int] = (0,)) -> tuple[Plan, Swarm]:
+def planned(
+    given: Mapping[str, Any], seeds: Sequence[int] = (0,), *, draws_faults: bool = True
+) -> tuple[Plan, Swarm]:
     """What its options make of an exploration: the plan of all its runs, and what a seed makes of it. given: by names
-    of explore's parameters. seeds: of the whole exploration, of which one at least is to have each nemesis. Raises
-    BadArguments."""
+    of explore's parameters. seeds: of the whole exploration, of which one at least is to have each nemesis.
+    draws_faults: or others are carried out than its seeds draw. Raises BadArguments."""
     from harness.explore.swarm import DRAWN, Swarm
     from harness.plan import registry
     from harness.plan import schedule as schedules
@@ -40,10 +42,11 @@ def planned(given: Mapping[str, Any], seeds: Sequence[int] = (0,)) -> tuple[Plan
         **administration(given["delete_records"], given["short_lived_topics"]), **chosen,
     )  # fmt: skip
     check_targets(nemeses, plan)
-    schedules.check_room(
-        nemeses, (schedules.build(nemeses, seed, plan.time_limit, plan.pace) for seed in seeds[:_LOOKED_AT]),
-        plan.time_limit, plan, plan.pace,
-    )  # fmt: skip
+    if draws_faults:
+        schedules.check_room(
+            nemeses, (schedules.build(nemeses, seed, plan.time_limit, plan.pace) for seed in seeds[:_LOOKED_AT]),
+            plan.time_limit, plan, plan.pace,
+        )  # fmt: skip
     return plan, Swarm([name for name in DRAWN if name not in chosen] if given["vary"] else ())
 
 
