@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -77,15 +78,16 @@ class DatasetWriter:
         row = {"run": plan["run"], "plan": json.dumps(plan), "doubts": list(doubts)}
         row["violation"] = None if violation is None else json.dumps(violation)
         everything = {**tables, "runs": pa.Table.from_pylist([row], schema=RUNS)}
-        for table, schema in _TABLES.items():
-            rows = everything[table].cast(compact(schema))
-            if table not in self._writers:
-                self._writers[table] = pq.ParquetWriter(
-                    self._path(table, temporary=True),
-                    compact(schema),
-                    **encodings(schema),
-                )
-            self._writers[table].write_table(rows, row_group_size=max(rows.num_rows, 1))
+        with self._whole_or_not_at_all():
+            for table, schema in _TABLES.items():
+                rows = everything[table].cast(compact(schema))
+                if table not in self._writers:
+                    self._writers[table] = pq.ParquetWriter(
+                        self._path(table, temporary=True),
+                        compact(schema),
+                        **encodings(schema),
+                    )
+                self._writers[table].write_table(rows, row_group_size=max(rows.num_rows, 1))
         self._runs += 1
         if self._runs == self._runs_per_file:
             self.flush()
@@ -94,16 +96,33 @@ class DatasetWriter:
         """Put the runs so far into place."""
         if not self._runs:
             return
-        for writer in self._writers.values():
-            writer.close()
-        for table in _TABLES:
-            self._path(table, temporary=True).rename(self._path(table))
+        with self._whole_or_not_at_all():
+            for writer in self._writers.values():
+                writer.close()
+            for table in _TABLES:
+                self._path(table, temporary=True).rename(self._path(table))
         self._writers.clear()
         self._runs = 0
         self._number += 1
 
     def close(self) -> None:
         self.flush()
+
+    @contextmanager
+    def _whole_or_not_at_all(self) -> Iterator[None]:
+        """If the block fails, nothing is left of the files that are open."""
+        try:
+            yield
+        except OSError:
+            for writer in self._writers.values():
+                with suppress(OSError):
+                    writer.close()
+                writer.is_open = False  # or it closes once more when it goes, and tells stderr that this fails
+            for table in _TABLES:
+                self._path(table, temporary=True).unlink(missing_ok=True)
+            self._writers.clear()
+            self._runs = 0
+            raise
 
     def __enter__(self) -> Self:
         return self

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow.parquet as pq
 
@@ -19,6 +19,7 @@ from harness.record.results import EXPLORATION_FILE
 from harness.report.browse.exploration import ranges
 from spark_history.dataset import list_parts
 
+T = TypeVar("T")
 FILE: Final = "seeds.json"
 #: Of a plan, what differs from run to run, or from part to part.
 _OF_RUNS: Final = frozenset({"run", "seed"})
@@ -58,14 +59,26 @@ class Part:
         return seeds
 
     def failing(self) -> Sequence[tuple[int, str]]:
-        """Runs that the harness itself could not carry out or judge: seed, and `crashed` or `hang`."""
+        """Runs that the harness itself could not carry out or judge: seed, and `crashed` or `hang`. Raises
+        BadArguments."""
+        return self._told(
+            lambda told: [(int(each["seed"]), str(each["result"])) for each in told["failing"]
+                          if each["result"] != "fail"], [],
+        )  # fmt: skip
+
+    def ended_without_a_run(self) -> bool:
+        """It was stopped before its first one was done. Raises BadArguments."""
+        return self._told(lambda told: int(told["totals"]["runs"]) == 0, False)
+
+    def _told(self, of: Callable[[Any], T], otherwise: T) -> T:
+        """of: what it says at its end. otherwise: if its process did not come to that. Raises BadArguments."""
+        path = self.directory / EXPLORATION_FILE
         try:
-            told = json.loads((self.directory / EXPLORATION_FILE).read_text())
-            return [(int(each["seed"]), str(each["result"])) for each in told["failing"] if each["result"] != "fail"]
+            return of(json.loads(path.read_text()))
         except FileNotFoundError:
-            return []
+            return otherwise
         except (OSError, ValueError, KeyError, TypeError):
-            raise BadArguments(f"{self.directory / EXPLORATION_FILE} is not what chaos explore writes") from None
+            raise BadArguments(f"{path} is not what chaos explore writes") from None
 
 
 def part(
@@ -103,7 +116,8 @@ def left(directories: Sequence[Path], plan: Plan, seeds: Sequence[int], drawn: C
 
 def differing(here: Mapping[str, Any], there: Mapping[str, Any]) -> str | None:
     """What the plan of another exploration has else than this one, as JSON both; None: nothing."""
-    for name in sorted(here.keys() | there.keys()):
+    names = sorted(here.keys() | there.keys(), key=lambda each: (each != "seed", each))  # which draws others
+    for name in names:
         if here.get(name) != there.get(name):
             return f"its {name} is {there.get(name)}, not {here.get(name)}"
     return None

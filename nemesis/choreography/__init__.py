@@ -54,7 +54,13 @@ class _Choreography(Common):
         return {**choice, "steps": composing.changed(choice["steps"], random)}
 
     def impossible(self, layout: Layout) -> str | None:
-        return "partitions have no replica but their leader" if layout.replication_factor == 1 else None
+        if layout.replication_factor == 1:
+            return "partitions have no replica but their leader"
+        # None that moves replicas is ever drawn, so that whatever is drawn here tells of all.
+        moves = any(isinstance(step, Reassign) and step.whom is not None for step in self.steps_of(Random(0)))
+        if moves and layout.brokers <= layout.replication_factor:
+            return "every broker has a replica, and `reassign` needs one that has none; give more --brokers"
+        return None
 
     def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
         """All that it may touch: brokers, for who leads when is not known yet, and controllers, if they have a role."""

@@ -274,6 +274,24 @@ def test_a_worker_that_is_killed_leaves_whole_runs(runs: Runs, tmp_path: Path) -
     assert left == ["seed-0", "seed-1"]
 
 
+def test_a_disk_that_is_full_leaves_no_part_of_a_file(
+    runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, history, _, _ = runs.given["20-good"]
+    told: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
+    with DatasetWriter(tmp_path, 0, runs_per_file=1) as writer:
+        writer.add(plan, history)
+
+        def full(self: pq.ParquetWriter) -> None:
+            raise OSError(28, "No space left on device")
+
+        with monkeypatch.context() as patched, pytest.raises(OSError, match="No space left"):
+            patched.setattr(pq.ParquetWriter, "close", full)
+            writer.add(plan, history)
+    assert (list_parts(tmp_path), list(tmp_path.rglob("*.tmp")), told) == (["000-00000.parquet"], [], [])
+
+
 def test_a_damaged_file_is_named(runs: Runs, tmp_path: Path) -> None:
     plan, history, _, _ = runs.given["20-good"]
     with DatasetWriter(tmp_path, 1) as writer:

@@ -127,7 +127,10 @@ def check(
             return check_run(directory, Verification(), progress, spark_ui_port=spark_ui_port)
 
         judge = Judge(asked, progress.update, judge_log)
+        empty = {each.directory for each in explored if each.ended_without_a_run()}
         for source in sources:
+            if source.path.parent in empty:
+                continue
             for outcome in judge.judge(source):
                 outcomes.append(outcome)
                 if as_json:

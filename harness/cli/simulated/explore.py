@@ -29,7 +29,7 @@ from harness.cli.simulated.planning import planned, seeds_of
 from harness.cli.simulated.showing import asked_to_stop, print_exploration, showing
 from harness.cli.simulated.systematic import DepthOption, EveryOption, MostOption, OfOption, StepOption
 from harness.cli.spark import LOCAL, SparkOption, check_reachable
-from harness.errors import BadArguments, HarnessFailure
+from harness.errors import BadArguments, HarnessFailure, describe
 from harness.report.terminal import Terminal, say_json
 
 if TYPE_CHECKING:
@@ -180,13 +180,14 @@ def explore(
                 watch=show,
             )
         except OSError as error:
-            raise HarnessFailure(f"results cannot be written to {results_directory}: {error}") from error
-    kept = None if guide is None or corpus is None else keep_corpus(guide, corpus)
+            raise HarnessFailure(f"results cannot be written to {results_directory}: {describe(error)}") from error
     if as_json:
         say_json(found.as_dict(), indent=2)
     else:
         print_exploration(Terminal(), found)
-        if kept is not None:
+    if guide is not None and corpus is not None:
+        kept = keep_corpus(guide, corpus)
+        if not as_json:
             Terminal().print(Text(f"  corpus    {kept:,} runs in {corpus}"))
     return found.exit_code
 

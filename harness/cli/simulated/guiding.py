@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
 
 from harness.errors import BadArguments, HarnessFailure
@@ -43,8 +44,10 @@ def make_corpus(corpus: Path) -> None:
     """At once: what is found would have no place in the end. Raises BadArguments."""
     try:
         corpus.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=corpus) as tried:
+            tried.write(b"{}")
     except OSError as error:
-        raise BadArguments(f"--corpus {corpus} cannot be made: {error.strerror}") from error
+        raise BadArguments(f"nothing can be kept in --corpus {corpus}: {error.strerror}") from error
 
 
 def keep_corpus(guide: Guide, corpus: Path) -> int:

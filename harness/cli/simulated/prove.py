@@ -104,6 +104,8 @@ def prove(
             raise BadArguments(f"{name} is {value}; valid is {least} to {most:,}")
     workers = workers or os.cpu_count() or 1
     ids = list(ids or ())
+    if not all(ids):
+        raise BadArguments("an ID is empty; leave it out for all of them")
     if mutants:
         from harness.cli.simulated.mutants import measure
 

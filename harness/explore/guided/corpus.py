@@ -18,6 +18,7 @@ from harness.explore.workers import Job
 from harness.plan import registry
 from harness.plan.plan import Plan
 from harness.plan.schedule import Fault
+from spark_history.regular import replacing
 
 
 def load(directory: Path) -> Sequence[Job]:
@@ -32,7 +33,9 @@ def load(directory: Path) -> Sequence[Job]:
             schedule = tuple(Fault(**fault) for fault in told["schedule"])
             registry.make_nemeses({fault.nemesis for fault in schedule}, plan.acks, plan.timing)
             found.append(Job(plan, schedule))
-        except (OSError, ValueError, KeyError, TypeError, ValidationError, BadArguments):
+        except OSError as error:
+            raise BadArguments(f"{path} cannot be read: {error.strerror}") from None
+        except (ValueError, KeyError, TypeError, ValidationError, BadArguments):
             raise BadArguments(f"{path} is no run of a corpus; remove it, or give another --corpus") from None
     return found
 
@@ -51,7 +54,8 @@ def save(entries: Sequence[Entry], directory: Path, others: Sequence[Job] = ()) 
         text = json.dumps(told, indent=1, sort_keys=True) + "\n"
         kept[f"{sha256(text.encode()).hexdigest()[:16]}.json"] = text
     for name, text in kept.items():
-        (directory / name).write_text(text)
+        with replacing(directory / name) as new:  # half a file would be refused as no run
+            new.write_text(text)
     for path in directory.glob("*.json"):
         if path.name not in kept:
             path.unlink()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,7 +109,8 @@ def shrink_run(
     try:
         save(Outcome(plan, "judged", simulated=replayed.simulated, verdict=replayed.verdict), smaller)
     except OSError as error:
-        raise BadArguments(f"{smaller} cannot be written: {error.strerror or error}") from None
+        shutil.rmtree(smaller, ignore_errors=True)  # half a run is none
+        raise HarnessFailure(f"{smaller} cannot be written: {error.strerror or error}") from None
     return smaller, shrunk, replayed
 
 

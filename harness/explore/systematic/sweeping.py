@@ -124,7 +124,9 @@ def before(directory: Path, sweep: Sweep) -> dict[Point, Ran]:
         ]  # fmt: skip
     except FileNotFoundError:
         raise BadArguments(f"--resume: {directory} has no {results.SWEEP_FILE}") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except OSError as error:
+        raise BadArguments(f"--resume: {path} cannot be read: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise BadArguments(f"--resume: {path} is not what chaos explore --every writes") from None
     return {each.point: each for each in ran}
 

@@ -14,7 +14,7 @@ import pytest
 
 from harness.cli import app as cli
 from harness.cluster import RuntimeUnavailable
-from harness.errors import HarnessFailure
+from harness.errors import ExitCode, HarnessFailure
 from harness.plan import registry
 from harness.plan.plan import Plan, make_plan, parse_settings
 from harness.record.results import create, find, list_runs
@@ -38,6 +38,14 @@ def chaos(*arguments: str) -> int:
     with pytest.raises(SystemExit) as ended:
         cli.main(arguments)
     return int(ended.value.code or 0)  # type: ignore[arg-type]
+
+
+def test_an_option_without_a_value_is_no_directory(capfd: pytest.CaptureFixture[str]) -> None:
+    for words in (("explore", "--guided", "--corpus", ""), ("explore", "--corpus=", "--guided")):
+        assert chaos(*words) == ExitCode.BAD_ARGUMENTS
+        assert "chaos: what follows --corpus is empty; give a value, or leave it out" in capfd.readouterr().err
+    assert chaos("prove", "") == ExitCode.BAD_ARGUMENTS
+    assert "chaos: an ID is empty" in capfd.readouterr().err
 
 
 BAD = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -388,3 +389,19 @@ def test_an_exploration_without_its_runs_is_not_judged(here: Path, capfd: pytest
         path.unlink()
     assert chaos("check", exploration) == 255
     assert "lists no run" in capfd.readouterr().err
+
+
+def test_a_part_that_was_stopped_before_its_first_run_is_no_hindrance(
+    here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    options = ("explore", "--seeds", "1", "--nemesis", "kill", "--time-limit", "12", "--results", here / "r")
+    assert chaos(*options) == 0
+    (whole,) = (here / "r").iterdir()
+    empty = here / "r" / "stopped"
+    (empty / "dataset" / "runs").mkdir(parents=True)
+    shutil.copy(whole / "seeds.json", empty)
+    told = json.loads((whole / "explore.json").read_text())
+    (empty / "explore.json").write_text(json.dumps(told | {"totals": told["totals"] | {"runs": 0}}))
+    assert chaos("check", whole, empty) == 0
+    assert chaos("check", empty) == 2
+    assert "not simulated: 1 of 1 seeds: 1" in capfd.readouterr().out

@@ -31,6 +31,7 @@ def test_every_nemesis_finds_somebody_in_a_cluster_of_the_default_size(combined:
             f"membership:{variant}": Plan(**shape, brokers=4, spare_brokers=1)
             for variant in ("add", "remove", "rebalance")
         },
+        "choreography:reassigned-while-frozen": Plan(**shape, brokers=4),
         "membership:controller": Plan(**shape, target="kafka:4.2.0", settings={"chaos.quorum": "dynamic"}),
     }
     for name in every_nemesis():
@@ -44,6 +45,8 @@ def test_every_nemesis_finds_somebody_in_a_cluster_of_the_default_size(combined:
     [
         ("membership:reassign:how=move", {}, "every broker has a replica of every partition"),
         ("membership:reassign:how=shrink", {"min_insync_replicas": 3}, "less than min.insync.replicas"),
+        ("choreography:text=kill leader; reassign follower", {}, "`reassign` needs one that has none"),
+        ("choreography:reassigned-while-frozen", {"spare_brokers": 1}, "give more --brokers"),
         ("membership:upgrade", {}, "there is one release of it"),
         ("membership:controller:who=active", {}, "the voters of its quorum are those of controller.quorum.voters"),
         ("membership:upgrade", {"target": "kafka:3.9.1"}, "say which by --upgrade-to"),
@@ -64,7 +67,8 @@ def test_what_cannot_work_is_refused(name: str, shape: dict[str, Any], why: str)
 
 
 def test_a_spare_broker_is_enough_to_move_to() -> None:
-    check_targets(registry.make_nemeses(["membership:reassign:how=move"]), Plan(run="r", brokers=4))
+    for name in ("membership:reassign:how=move", "choreography:reassigned-while-frozen"):
+        check_targets(registry.make_nemeses([name]), Plan(run="r", brokers=4))
 
 
 def test_brokers_and_controllers_are_dealt_out_to_racks() -> None:

@@ -172,6 +172,22 @@ def test_a_file_that_is_no_run_is_refused_in_a_sentence(tmp_path: Path) -> None:
         load(tmp_path)
 
 
+def test_a_corpus_keeps_what_it_had_where_a_run_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save([Entry(0, fresh(0), frozenset({1}), 1)], tmp_path)
+    write = Path.write_text
+
+    def full(self: Path, text: str) -> int:
+        write(self, text[:10])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="No space left"):
+        save([Entry(1, fresh(1), frozenset({2}), 1)], tmp_path)
+    assert [job.plan.seed for job in load(tmp_path)] == [0], "and no half of a file, which would be refused"
+
+
 def test_runs_of_a_corpus_are_run_again_beside_those_that_are_made_of_them() -> None:
     begin = [Job(PLAN.model_copy(update={"seed": seed}), fresh(seed).schedule) for seed in (70, 71)]
     guide = Guide(fresh, range(30), begin)
