@@ -31,19 +31,19 @@ PARTS: Final = {
 
 def measure(results: Path) -> Iterator[Figure]:
     default = Plan(run="bench", on="simulation")
-    yield _speed("simulated seconds a second, default cluster and workload", default)
+    yield _speed("simulated seconds a second, default cluster and workload", 30, default)
     small = default.model_copy(update={"nemesis": EXPLORED, "rate": 40.0, "partitions": 4, "concurrency": 2})
-    yield _speed("the same, workload of chaos explore and its faults", small)
+    yield _speed("the same, workload of chaos explore and its faults", 60, small)
     yield Figure("where that time goes", "", _where_time_goes(small))
     explored = explore(small, Seeds.of(small, range(EXPLORED_SEEDS)), results).as_dict()["totals"]
     yield Figure("seeds of 60 s an hour, all cores", "", f"{explored['seeds_an_hour']:,.0f}")
 
 
-def _speed(name: str, plan: Plan) -> Figure:
+def _speed(name: str, aim: int, plan: Plan) -> Figure:
     with collected_between_runs():  # as the workers of an exploration simulate
         done = simulate(plan)
     speed = done.virtual_s / done.wall_s
-    return Figure(name, "60", f"{speed:.0f}", speed >= 60)
+    return Figure(name, f"{aim}", f"{speed:.0f}", speed >= aim)
 
 
 def _where_time_goes(plan: Plan) -> str:
