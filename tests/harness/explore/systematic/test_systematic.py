@@ -14,6 +14,8 @@ from checkers.inside.violation import Violation
 from cluster_image.storage import segment
 from cluster_image.storage.checkpoints import PartitionMetadataFile
 from harness.cli.simulated import systematic
+from harness.cli.simulated.explore import read_options
+from harness.cli.simulated.planning import planned
 from harness.errors import BadArguments, ExitCode
 from harness.explore.replaying.exactly import replay
 from harness.explore.simulate import simulate
@@ -223,3 +225,11 @@ def test_a_run_that_ends_before_its_strike_is_one_that_failed() -> None:
     violation = Violation("LogMatching", "two logs differ", "chaos-0", ("broker-1",), 5, 5, "append")
     early = simulate(PLAN, ())
     assert evidence_of(replace(early, violation=violation)) == {}
+
+
+def test_what_seeds_would_draw_needs_no_room() -> None:
+    short = read_options("--time-limit 6 --nemesis kill")
+    with pytest.raises(BadArguments, match="no fault of kill fits into --time-limit 6"):
+        planned(short, [11])
+    plan, _ = planned(short, [11], draws_faults=False)
+    assert (plan.time_limit, plan.seed) == (6.0, 11)
