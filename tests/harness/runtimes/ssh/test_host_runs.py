@@ -94,6 +94,7 @@ def test_an_outage_of_all_brokers_loses_records_which_are_named(containers: SshH
     assert differences_soon(containers, before) == []
 
 
+@pytest.mark.nightly
 def test_a_choreography_takes_each_step_by_what_it_sees(containers: SshHosts, tmp_path: Path) -> None:
     steps = (
         "cut leader from follower", "pause leader", "until new-leader", "kill new-leader", "heal", "resume", "start",
