@@ -106,8 +106,12 @@ class Exploration:
             return ExitCode.HARNESS_FAILURE
         undecided = any(not is_vacuous(reason) for reason in self.unknown)
         proven = self.passed and self.runs == self.asked and not undecided
-        vacuous = self.without_effect and self.plan.must_take_effect != "none"
-        return ExitCode.PASS if proven and not vacuous else ExitCode.UNKNOWN
+        return ExitCode.PASS if proven and not self.lacking_effect else ExitCode.UNKNOWN
+
+    @property
+    def lacking_effect(self) -> Collection[str]:
+        """Nemeses that should have taken effect in some run, and did in none: so nothing is proven of them."""
+        return () if self.plan.must_take_effect == "none" else self.without_effect.keys()
 
     def with_problems(self, more: Sequence[str]) -> Exploration:
         return replace(self, problems=(*self.problems, *more))

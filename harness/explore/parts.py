@@ -18,6 +18,7 @@ from harness.plan.seeds import parse_seeds
 from harness.record.results import EXPLORATION_FILE
 from harness.report.browse.exploration import ranges
 from spark_history.dataset import list_parts
+from spark_history.regular import read_object
 
 T = TypeVar("T")
 FILE: Final = "seeds.json"
@@ -74,7 +75,7 @@ class Part:
         """of: what it says at its end. otherwise: if its process did not come to that. Raises BadArguments."""
         path = self.directory / EXPLORATION_FILE
         try:
-            return of(json.loads(path.read_text()))
+            return of(read_object(path))
         except FileNotFoundError:
             return otherwise
         except (OSError, ValueError, KeyError, TypeError):

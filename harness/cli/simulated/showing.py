@@ -127,9 +127,9 @@ def _summary(found: Exploration) -> Iterator[str]:
     for reason, seeds in found.unknown.items():
         named = ", ".join(map(str, seeds[:MAX_NAMED])) + (", …" if len(seeds) > MAX_NAMED else "")
         yield f"  unknown   {len(seeds):,}: {reason} (seed {named})"
-    asked = "" if found.plan.must_take_effect == "none" else "; so it is not proven: --allow-vacuous asks for less"
     for name, why in found.without_effect.items():
-        yield f"  no effect {name}: in no run; {why}{asked}"
+        unproven = "; so nothing is proven of it: --allow-vacuous asks for less" * (name in found.lacking_effect)
+        yield f"  no effect {name}: in no run; {why}{unproven}"
     for problem in found.problems:
         yield f"  problem   {problem}"
     if found.runs < found.asked and not found.guided:

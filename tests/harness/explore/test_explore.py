@@ -406,3 +406,11 @@ def test_of_an_exploration_what_was_made_smaller_is_judged_beside_its_dataset(tm
     assert [(each.kind, each.path.name) for each in found] == [
         ("dataset", "dataset"), ("run", "s7-shrunk"), ("run", "s7-shrunk-2"),
     ]  # fmt: skip
+
+
+def test_what_took_no_effect_is_said_to_be_unproven_where_that_counts() -> None:
+    found = replace(FOUND, without_effect={"kill": "none of its faults was begun"})
+    assert "so nothing is proven of it: --allow-vacuous asks for less" in "\n".join(showing._summary(found))
+    allowed = replace(found, plan=PLAN.model_copy(update={"must_take_effect": "none"}))
+    told = "\n".join(showing._summary(allowed))
+    assert "kill: in no run" in told and "nothing is proven" not in told

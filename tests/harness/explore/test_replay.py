@@ -11,8 +11,10 @@ import jsonschema
 import pytest
 
 from harness.cli import app as cli
-from harness.errors import ExitCode
+from harness.errors import ExitCode, HarnessFailure
 from harness.explore.failures import save
+from harness.explore.replaying import exactly
+from harness.explore.shrinking.shrink import Shrunk
 from harness.explore.simulate import simulate
 from harness.explore.workers import Outcome
 from harness.plan.plan import Plan
@@ -131,6 +133,21 @@ def test_a_run_without_its_faults_cannot_be_replayed(tmp_path: Path, capsys: pyt
     plan("half").save(tmp_path / "half")
     assert chaos(tmp_path, "replay", "half") == ExitCode.BAD_ARGUMENTS
     assert "schedule.toml" in capsys.readouterr().err
+
+
+def test_a_smaller_run_on_a_full_disk_is_no_half_run(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(outcome: Outcome, directory: Path) -> None:
+        directory.mkdir()
+        (directory / "plan.json").write_text("{}")
+        raise OSError(28, "No space left on device")
+
+    broken: Any = None  # what nobody asks here
+    shrunk = Shrunk(plan("held"), (KILL,), broken, minimal=True, runs=1, faults_before=1)
+    monkeypatch.setattr(exactly, "shrink", lambda *_, **__: shrunk)
+    monkeypatch.setattr(exactly, "save", full)
+    with pytest.raises(HarnessFailure, match="held-shrunk cannot be written: No space left on device"):
+        exactly.shrink_run(results / "held", budget=1, workers=1, say=lambda _: None)
+    assert not (results / "held-shrunk").exists()
 
 
 def test_a_run_that_holds_cannot_be_shrunk(results: Path, capsys: pytest.CaptureFixture[str]) -> None:

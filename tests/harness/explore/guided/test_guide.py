@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from harness.cli.simulated.explore import read_options
-from harness.cli.simulated.guiding import guide_of
+from harness.cli.simulated.guiding import guide_of, make_corpus
 from harness.cli.simulated.planning import planned
 from harness.errors import BadArguments
 from harness.explore.guided.corpus import load, save
@@ -170,6 +170,14 @@ def test_a_file_that_is_no_run_is_refused_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text('{"plan": {"seed": -1}, "schedule": []}')
     with pytest.raises(BadArguments, match=r"x\.json is no run of a corpus"):
         load(tmp_path)
+    (tmp_path / "x.json").unlink()
+    (tmp_path / "x.json").mkdir()
+    with pytest.raises(BadArguments, match=r"x\.json cannot be read: Is a directory"):
+        load(tmp_path)
+    with pytest.raises(BadArguments, match=r"nothing can be kept in --corpus .*: Not a directory"):
+        make_corpus(Path("/dev/null/corpus"))
+    with pytest.raises(BadArguments, match=r"nothing can be kept in --corpus /proc: "):
+        make_corpus(Path("/proc"))
 
 
 def test_a_corpus_keeps_what_it_had_where_a_run_cannot_be_written(

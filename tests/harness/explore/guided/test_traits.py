@@ -33,6 +33,13 @@ def test_what_gains_more_is_chosen_more_often_and_nothing_never() -> None:
     assert often["good"] > 1.5 * often["unknown"] > 3 * often["poor"] > 0
 
 
+def test_what_gains_nothing_at_all_is_tried_now_and_then() -> None:
+    traits = met("unknown", "nothing")
+    for _ in range(60):
+        traits.learn({"latency": "nothing"}, 0.0)
+    assert 100 < drawn(traits)["nothing"] < 300, "of 10,000"
+
+
 def test_what_gained_much_long_ago_is_forgotten() -> None:
     traits = met("spent", "other")
     for _ in range(20):

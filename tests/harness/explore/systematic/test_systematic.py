@@ -159,6 +159,8 @@ def test_one_that_was_stopped_goes_on(swept: Swept, tmp_path: Path) -> None:
         before(cut_short.directory, asked._replace(depth=1))
     with pytest.raises(BadArguments, match=r"its rate is 40\.0, not 7\.0"):
         before(cut_short.directory, asked._replace(plan=PLAN.model_copy(update={"rate": 7.0})))
+    with pytest.raises(BadArguments, match="its seed is 3, not 4"):  # whatever else the other seed draws
+        before(cut_short.directory, asked._replace(plan=PLAN.model_copy(update={"seed": 4, "rate": 7.0})))
     (cut_short.directory / results.SWEEP_FILE).write_text("{}")
     with pytest.raises(BadArguments, match="is not what chaos explore --every writes"):
         before(cut_short.directory, asked)
